@@ -1,0 +1,81 @@
+package backends
+
+import (
+	"context"
+	"io"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// Host is a typed adapter to the real machine for one kind of change. The
+// transaction drives it phase by phase and makes each phase durable in its own
+// file between the calls; the keeper and recover drive Undo and Clean from that
+// file alone.
+//
+// Every method must tolerate being called again after a crash at any point
+// inside it: identity is by inode number and content hash, never by position.
+// Undo and Clean never need new space.
+type Host interface {
+	// Kind is the family of changes this adapter handles.
+	Kind() change.Kind
+	// Observe returns what the host has at each path now, in the form of an
+	// origin; nil where nothing is there. It follows no symlink.
+	Observe(ctx context.Context, paths []change.Path) ([]*change.Entry, error)
+	// Preflight names everything that would make Stage or Swap fail: no space,
+	// immutable, read-only, mount point, a parent that is a symlink, ….
+	Preflight(ctx context.Context, cs []change.Change) ([]change.Blocker, error)
+	// Snapshot plans the steps that apply cs and returns, per step, everything
+	// its undo needs. It only reads.
+	Snapshot(ctx context.Context, txn string, cs []change.Change) ([]Step, error)
+	// Stage writes everything wanted into hidden places beside the targets and
+	// makes it durable. It returns the steps completed with what was made.
+	Stage(ctx context.Context, steps []Step, wanted Wanted) ([]Step, error)
+	// Swap puts the staged objects in place, in order, then makes it durable.
+	Swap(ctx context.Context, steps []Step) error
+	// Verify compares the host with what the steps want.
+	Verify(ctx context.Context, steps []Step) ([]Leftover, error)
+	// Undo takes the steps back, last first: what is ours goes back, what is the
+	// original stays, anything else is left alone and reported. Steps that were
+	// never reached are no error.
+	Undo(ctx context.Context, steps []Step) ([]Leftover, error)
+	// Clean removes what the transaction left hidden on the host. With keep, the
+	// originals stay where they are as the first backup.
+	Clean(ctx context.Context, steps []Step, keep bool) error
+}
+
+// Step is one change with the bookkeeping of its adapter. It is stored as JSON
+// in the transaction file.
+type Step struct {
+	Change change.Change `json:"change"`
+	// Place is the adapter's own record: temp names, inode numbers, hashes.
+	Place Place `json:"place"`
+}
+
+// Place is where a file change is staged and how it is recognised in replay.
+type Place struct {
+	// Dir is the hidden directory on the target's own filesystem; Name is the
+	// entry in it that holds the staged object before the swap and the original
+	// after it.
+	Dir  change.Path `json:"dir,omitempty"`
+	Name string      `json:"name,omitempty"`
+	// Staged is the identity of the object we made, known after Stage.
+	Staged *change.Identity `json:"staged,omitempty"`
+	// Original is the identity of what stood at the target before.
+	Original *change.Identity `json:"original,omitempty"`
+	// Parent is the identity of the directory that holds the target.
+	Parent *change.Identity `json:"parent,omitempty"`
+}
+
+// Wanted opens the frozen bytes of a plan by content hash.
+type Wanted interface {
+	Open(sha256 string) (io.ReadCloser, error)
+}
+
+// Leftover is one thing that an undo or a verification did not find as it
+// should be, with how to finish by hand.
+type Leftover struct {
+	Subject string `json:"subject"`
+	Found   string `json:"found"`
+	Wanted  string `json:"wanted"`
+	Fix     string `json:"fix"`
+}
