@@ -172,9 +172,13 @@ const (
 
 // Probe is what to run: a command, or a built-in dial when Argv is empty.
 type Probe struct {
-	Argv   []string
-	Env    []string // complete environment
-	Cwd    string
+	Argv []string
+	// Env is the complete environment; with Login it is added to a fresh login
+	// environment made from the world's own passwd and /etc/environment, because
+	// a proxy variable set there is noticed by nobody's current shell.
+	Env    []string
+	Login  bool
+	Cwd    string // falls back to the home directory, then "/", with Login
 	UID    uint32
 	GID    uint32
 	Groups []uint32
