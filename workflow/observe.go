@@ -1,0 +1,175 @@
+package workflow
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/guards/circuit"
+	"github.com/netsandbox/netsandbox/workflow/clock"
+)
+
+// DefaultTimeout bounds one probe in one world.
+const DefaultTimeout = 3 * time.Second
+
+// observer runs circuits in the worlds that a judgement needs. It never decides
+// anything: package circuit judges, guards decide.
+type observer struct {
+	runner  backends.Runner
+	now     clock.Func
+	layer   string // digest the observations are bound to
+	timeout time.Duration
+	// environ is the caller's environment: a canary runs in it and in a fresh
+	// login, because each notices settings that the other does not.
+	environ []string
+}
+
+// all observes every circuit, several at a time but never two at one endpoint:
+// a rate limiter must not be what fails.
+func (o observer) all(ctx context.Context, defs []circuit.Definition) ([]circuit.Observation, error) {
+	return o.each(ctx, defs, o.candidate)
+}
+
+// host observes every circuit from the jail, against the host as it is now.
+func (o observer) host(ctx context.Context, defs []circuit.Definition) ([]circuit.Observation, error) {
+	return o.each(ctx, defs, o.jailed)
+}
+
+func (o observer) each(ctx context.Context, defs []circuit.Definition,
+	one func(context.Context, circuit.Definition) circuit.Observation,
+) ([]circuit.Observation, error) {
+	out := make([]circuit.Observation, len(defs))
+	lanes := make(map[string]*sync.Mutex)
+	for _, d := range defs {
+		if lanes[d.Endpoint()] == nil {
+			lanes[d.Endpoint()] = new(sync.Mutex)
+		}
+	}
+	slots := make(chan struct{}, max(2, runtime.NumCPU()))
+	var wg sync.WaitGroup
+	for i, d := range defs {
+		wg.Go(func() {
+			lane := lanes[d.Endpoint()]
+			lane.Lock()
+			defer lane.Unlock()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			out[i] = one(ctx, d)
+		})
+	}
+	wg.Wait()
+	return out, ctx.Err()
+}
+
+// candidate observes one circuit in the candidate view, and in as many other
+// worlds as it takes to know what the answer means.
+func (o observer) candidate(ctx context.Context, d circuit.Definition) circuit.Observation {
+	if !d.Required {
+		return o.stamp(d, circuit.Ignored, "", 0, false)
+	}
+	if d.Kind == circuit.Inbound {
+		r, why, _ := circuit.Judge(d, circuit.Evidence{})
+		return o.stamp(d, r, why, 0, false)
+	}
+	var e circuit.Evidence
+	var took time.Duration
+	e.Candidate, took = o.ask(ctx, backends.InCandidate, d)
+	e.Control, _ = o.ask(ctx, backends.InControl, d)
+	if d.Kind == circuit.Canary && e.Candidate.OK {
+		e.Cut, _ = o.ask(ctx, backends.InCut, d)
+	}
+	if e.Control.Ran && !e.Control.OK {
+		e.Host, _ = o.ask(ctx, backends.InJail, d)
+	}
+	r, why, sensitive := circuit.Judge(d, e)
+	return o.stamp(d, r, why, took, sensitive)
+}
+
+// jailed observes one circuit on the host.
+func (o observer) jailed(ctx context.Context, d circuit.Definition) circuit.Observation {
+	switch {
+	case !d.Required:
+		return o.stamp(d, circuit.Ignored, "", 0, false)
+	case d.Kind == circuit.Inbound:
+		return o.stamp(d, circuit.Unverifiable, "the client is elsewhere; no paired outside probe", 0, false)
+	}
+	a, took := o.ask(ctx, backends.InJail, d)
+	switch {
+	case !a.Ran:
+		return o.stamp(d, circuit.Unverifiable, a.Reason, took, false)
+	case a.OK:
+		return o.stamp(d, circuit.Preserved, "", took, false)
+	}
+	return o.stamp(d, circuit.Lost, a.Reason, took, false)
+}
+
+// ask runs one circuit in one world. A canary is asked twice, in a fresh login
+// environment and in the caller's; both must pass.
+func (o observer) ask(ctx context.Context, where backends.Where, d circuit.Definition) (circuit.Answer, time.Duration) {
+	p := backends.Probe{
+		Dial: d.Address, Interface: d.Interface, Timeout: o.timeout,
+		UID: d.UID, GID: d.GID, Groups: d.Groups, Cwd: d.Cwd,
+	}
+	if d.Kind != circuit.Canary {
+		return o.run(ctx, where, p)
+	}
+	p.Dial, p.Argv, p.Env, p.Login = "", d.Argv, d.Env, true
+	a, took := o.run(ctx, where, p)
+	if !a.OK {
+		return a, took
+	}
+	p.Env, p.Login = append(slices.Clone(o.environ), d.Env...), false
+	b, more := o.run(ctx, where, p)
+	if !b.OK {
+		b.Reason = "in the caller's environment: " + b.Reason
+	}
+	return b, max(took, more)
+}
+
+func (o observer) run(ctx context.Context, where backends.Where, p backends.Probe) (circuit.Answer, time.Duration) {
+	if ctx.Err() != nil {
+		return circuit.Answer{Reason: "interrupted"}, 0
+	}
+	out, err := o.runner.Canary(ctx, where, p)
+	if err != nil {
+		return circuit.Answer{Reason: err.Error()}, 0
+	}
+	return circuit.Answer{Ran: true, OK: out.OK(), Reason: why(out)}, out.Took
+}
+
+// why says how a probe failed, with the last line of what it printed: that is
+// where programs put the reason.
+func why(o backends.Outcome) string {
+	var s string
+	switch {
+	case o.OK():
+		return ""
+	case o.Err != "":
+		s = o.Err
+	case o.TimedOut:
+		s = "timed out"
+	case o.Signal != 0:
+		s = "killed by signal " + itoa(o.Signal)
+	default:
+		s = "exit status " + itoa(o.Exit)
+	}
+	lines := strings.Split(strings.TrimSpace(o.Output), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		s += ": " + clip(last, 160)
+	}
+	return s
+}
+
+func (o observer) stamp(d circuit.Definition, r circuit.Result, why string, took time.Duration, sensitive bool) circuit.Observation {
+	ob := circuit.Observation{Circuit: d.ID, Result: r, Reason: why, Layer: o.layer, Took: took, Sensitive: sensitive}
+	// The instant is taken after the probe: an observation must not look younger
+	// than it is, and a probe is short beside the window.
+	if now, err := o.now(); err == nil {
+		ob.BootID, ob.Boottime, ob.At = now.BootID, now.Boottime, now.At
+	} // without an instant it is stale from the start, which fails closed
+	return ob
+}
