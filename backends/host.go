@@ -2,10 +2,15 @@ package backends
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/netsandbox/netsandbox/backends/change"
 )
+
+// ErrHostChanged: the host is no longer what a plan was made from. Snapshot and
+// Swap wrap it; nothing of the other party's is lost, the transaction is undone.
+var ErrHostChanged = errors.New("host changed since it was planned")
 
 // Host is a typed adapter to the real machine for one kind of change. The
 // transaction drives it phase by phase and makes each phase durable in its own
@@ -64,6 +69,14 @@ type Place struct {
 	Original *change.Identity `json:"original,omitempty"`
 	// Parent is the identity of the directory that holds the target.
 	Parent *change.Identity `json:"parent,omitempty"`
+	// Within is the Name of the step that carries this one: a new directory is
+	// put in place with all that is in it, an old one is taken away so.
+	Within string `json:"within,omitempty"`
+	// DirBefore is the modification time of the directory that the step touches
+	// (the parent, or the target itself where it is changed in place); DirAfter
+	// is what the swap leaves there. A third value is somebody else's work.
+	DirBefore int64 `json:"dir_before,omitempty"`
+	DirAfter  int64 `json:"dir_after,omitempty"`
 }
 
 // Wanted opens the frozen bytes of a plan by content hash.
