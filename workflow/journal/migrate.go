@@ -83,7 +83,7 @@ func step(ctx context.Context, db *sql.DB, from int, script string) error {
 // create makes a journal under another name, complete and closed, and renames
 // it: at every moment there is either none or a whole one. Creators take turns
 // by a lock on the directory.
-func create(ctx context.Context, dir string, steps []string) error {
+func create(ctx context.Context, dir string, opt Options) error {
 	unlock, err := lockDir(ctx, dir)
 	if err != nil {
 		return err
@@ -100,12 +100,14 @@ func create(ctx context.Context, dir string, steps []string) error {
 			return readOnly(err)
 		}
 	}
-	if err := build(ctx, fresh, steps); err != nil {
+	if err := build(ctx, fresh, opt); err != nil {
 		return fmt.Errorf("make the journal: %w", err)
 	}
+	opt.trace("built")
 	if err := os.Rename(fresh, path); err != nil {
 		return err
 	}
+	opt.trace("renamed")
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -114,7 +116,7 @@ func create(ctx context.Context, dir string, steps []string) error {
 	return d.Sync()
 }
 
-func build(ctx context.Context, path string, steps []string) error {
+func build(ctx context.Context, path string, opt Options) error {
 	// SQLite would make the file with the umask's mode, and its log and index
 	// files with the mode of the database.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
@@ -122,11 +124,14 @@ func build(ctx context.Context, path string, steps []string) error {
 		return readOnly(err)
 	}
 	f.Close()
+	opt.trace("made")
 	db := connect(path, modeCreate)
 	_, err = db.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", applicationID))
+	opt.trace("marked")
 	if err == nil {
-		err = migrate(ctx, db, steps)
+		err = migrate(ctx, db, opt.migrations)
 	}
+	opt.trace("migrated")
 	if err == nil {
 		_, err = db.ExecContext(ctx, "PRAGMA journal_mode = WAL")
 	}

@@ -70,7 +70,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 func (s *Store) open(ctx context.Context, dir string) error {
 	err := inspect(s.path, len(s.opt.migrations))
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = create(ctx, dir, s.opt.migrations); err == nil {
+		if err = create(ctx, dir, s.opt); err == nil {
 			err = inspect(s.path, len(s.opt.migrations))
 		}
 	}
