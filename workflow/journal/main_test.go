@@ -7,9 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
+	"github.com/netsandbox/netsandbox/backends/nstest"
 	"github.com/netsandbox/netsandbox/states"
 )
 
@@ -24,16 +24,15 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	nstest.Main(m)
 }
 
 // child prepares a process that plays a part.
 func child(t *testing.T, part string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), partVar+"="+part)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
@@ -44,6 +43,15 @@ func play(part string, args []string) error {
 		return playCounter(ctx, args[0], args[1])
 	case "die":
 		return playDie(ctx, args[0], args[1])
+	case "read":
+		s, err := OpenReadOnly(ctx, args[0], Options{})
+		if err != nil {
+			return err
+		}
+		if n, err := s.VerifyChain(ctx); n != 3 || err != nil {
+			return fmt.Errorf("chain of %d events: %w", n, err)
+		}
+		return s.Close()
 	case "open":
 		s, err := Open(ctx, args[0], Options{})
 		if err != nil {

@@ -42,7 +42,9 @@ func TestRefusedJournalIsLeftAlone(t *testing.T) {
 		prepare func(p place)
 		want    error
 	}{
-		{"text", func(p place) { p.write([]byte("this is a file of some other program, and long enough to hold a header of one hundred bytes or so")) }, ErrForeign},
+		{"text", func(p place) {
+			p.write([]byte("this is a file of some other program, and long enough to hold a header of one hundred bytes or so"))
+		}, ErrForeign},
 		{"short text", func(p place) { p.write([]byte("hello\n")) }, ErrForeign},
 		{"a database of another application", func(p place) {
 			db, err := sql.Open("sqlite", "file:"+p.path())
