@@ -1,0 +1,136 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/workflow/report"
+)
+
+func (b *page) applied(d report.Applied) {
+	if len(d.Circuits) > 0 {
+		b.line("Circuits on the host:")
+		b.circuitTable(d.Circuits)
+	}
+	for _, w := range d.Warnings {
+		b.line("warning: %s", w)
+	}
+	reason := ""
+	if d.Reason != "" {
+		reason = ": " + d.Reason
+	}
+	switch strings.TrimPrefix(d.Outcome, "already_") {
+	case "committed":
+		b.line("%s%s: %s on the host (%s)", already(d.Outcome), "Committed", isAre(d.Changes), d.Txn)
+		b.line("  undo with: netsandbox rollback %s --yes", d.Txn)
+	case "rolled_back":
+		b.line("%sRolled back%s (%s)", already(d.Outcome), reason, d.Txn)
+	case "incomplete":
+		b.line("Rolled back incompletely%s (%s)", reason, d.Txn)
+	default:
+		b.line("%s: %s%s", d.Txn, d.Outcome, reason)
+	}
+	if d.OutageMS > 0 {
+		b.line("  measured outage: %s", outage(d.OutageMS))
+	}
+	b.left(d.Left)
+}
+
+func already(outcome string) string {
+	if strings.HasPrefix(outcome, "already_") {
+		return "Already: "
+	}
+	return ""
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "1 change is"
+	}
+	return fmt.Sprintf("%d changes are", n)
+}
+
+// outage renders milliseconds so that a short cut is not rounded away.
+func outage(ms float64) string {
+	return time.Duration(ms * float64(time.Millisecond)).Round(time.Millisecond).String()
+}
+
+// left names what an undo could not put back, and how to finish.
+func (b *page) left(ls []backends.Leftover) {
+	for _, l := range ls {
+		b.line("%s %s: found %s, wanted %s", b.mark(false), l.Subject, l.Found, l.Wanted)
+		if l.Fix != "" {
+			b.line("    fix: %s", l.Fix)
+		}
+	}
+}
+
+func (b *page) history(ts []report.Transaction) {
+	if len(ts) == 0 {
+		b.line("no transactions")
+		return
+	}
+	rows := make([][]string, len(ts))
+	for i, t := range ts {
+		rows[i] = []string{t.ID, t.Env, t.Status, instant(t.Begun), paths(t.Paths), t.Reason}
+	}
+	b.table("TRANSACTION ENVIRONMENT STATUS BEGUN PATHS REASON", rows)
+}
+
+// paths shows the first of many.
+func paths(ps []change.Path) string {
+	switch len(ps) {
+	case 0:
+		return ""
+	case 1:
+		return ps[0].String()
+	default:
+		return fmt.Sprintf("%s and %d more", ps[0], len(ps)-1)
+	}
+}
+
+func (b *page) recovered(d report.Recovered) {
+	for _, r := range d.Done {
+		b.line("%s: %s%s", r.Txn, strings.ReplaceAll(r.Outcome, "_", " "), because(r.Reason))
+	}
+	for _, s := range d.Swept {
+		b.line("swept: %s", s)
+	}
+	b.left(d.Left)
+	if len(d.Done)+len(d.Swept)+len(d.Left) == 0 {
+		b.line("nothing to recover")
+	}
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+func (b *page) moved(d report.Moved) {
+	if d.From == d.To {
+		b.line("%s: stays %s", d.Name, d.To)
+	} else {
+		b.line("%s: %s -> %s", d.Name, d.From, d.To)
+	}
+	if d.Note != "" {
+		b.line("  %s", d.Note)
+	}
+}
+
+func (b *page) advanced(ds []report.Moved) {
+	for _, d := range ds {
+		b.line("%s: %s -> %s (%s)", d.Name, d.From, d.To, d.On)
+		if d.Note != "" {
+			b.line("  %s", d.Note)
+		}
+	}
+	if len(ds) == 0 {
+		b.line("nothing to do")
+	}
+}

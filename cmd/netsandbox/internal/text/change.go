@@ -1,0 +1,128 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/workflow/report"
+)
+
+func (b *page) created(d report.Created) {
+	b.line("Created environment '%s'", d.Name)
+	b.line("  backend %s, isolation %s, base %s", d.Backend, d.Mode, d.Base)
+	if d.Circuits > 0 {
+		b.line("  %s captured as circuits; see: netsandbox circuit list %s", count(d.Circuits, "connection"), d.Name)
+	}
+	for _, m := range d.Mounts {
+		// What is layered behaves as on the host and needs no line.
+		if m.Treatment == "read-only" || m.Treatment == "excluded" || m.Treatment == "copy" {
+			b.line("  mount %s (%s) is %s: %s", m.Point, m.FS, m.Treatment, m.Reason)
+		}
+	}
+	for _, n := range d.Notes {
+		b.line("  note: %s", n)
+	}
+	b.line("Next: %s", d.Next)
+}
+
+func (b *page) staged(d report.Staged) {
+	if d.Deleted {
+		b.line("Candidate deletion: %s", d.Path)
+		return
+	}
+	b.line("Candidate file: %s", d.Candidate)
+}
+
+func (b *page) changes(d report.Changes) {
+	if len(d.Changes)+len(d.Blockers)+len(d.Network)+len(d.Ephemeral) == 0 {
+		b.line("%s: nothing differs from the host", d.Name)
+		return
+	}
+	b.table("", changeRows(d.Changes))
+	b.blockers(d.Blockers)
+	b.list("Network", d.Network)
+	if len(d.Ephemeral) > 0 {
+		b.line("Ephemeral, planned only when staged by name:")
+		b.table("", indent(changeRows(d.Ephemeral)))
+	}
+}
+
+// changeRows renders one change a row: "modified  file  /etc/x  mode 0644 -> 0600".
+func changeRows(cs []change.Change) [][]string {
+	rows := make([][]string, len(cs))
+	for i, c := range cs {
+		rows[i] = []string{string(c.Op), changeType(c), c.Path.String(), changeDetail(c)}
+	}
+	return rows
+}
+
+func indent(rows [][]string) [][]string {
+	for _, r := range rows {
+		r[0] = "  " + r[0]
+	}
+	return rows
+}
+
+func changeType(c change.Change) string {
+	switch {
+	case c.Old != nil && c.New != nil && c.Old.Type != c.New.Type:
+		return fmt.Sprintf("%s->%s", c.Old.Type, c.New.Type)
+	case c.New != nil:
+		return string(c.New.Type)
+	case c.Old != nil:
+		return string(c.Old.Type)
+	default:
+		return string(c.Kind)
+	}
+}
+
+// changeDetail says in words what a unified diff would not show.
+func changeDetail(c change.Change) string {
+	if c.New == nil {
+		return ""
+	}
+	if c.New.Type == change.Symlink {
+		return "-> " + c.New.Target.String()
+	}
+	if c.Old == nil {
+		return fmt.Sprintf("mode %04o owner %d:%d", c.New.Mode, c.New.UID, c.New.GID)
+	}
+	var parts []string
+	if c.Old.SHA256 != c.New.SHA256 {
+		parts = append(parts, fmt.Sprintf("%d -> %d bytes", c.Old.Size, c.New.Size))
+	}
+	if c.Old.Mode != c.New.Mode {
+		parts = append(parts, fmt.Sprintf("mode %04o -> %04o", c.Old.Mode, c.New.Mode))
+	}
+	if c.Old.UID != c.New.UID || c.Old.GID != c.New.GID {
+		parts = append(parts, fmt.Sprintf("owner %d:%d -> %d:%d", c.Old.UID, c.Old.GID, c.New.UID, c.New.GID))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (b *page) blockers(bs []change.Blocker) {
+	if len(bs) == 0 {
+		return
+	}
+	b.line("Blocked:")
+	for _, x := range bs {
+		b.line("  %s %s: %s", b.mark(false), x.Subject, x.Reason)
+		if x.Fix != "" {
+			b.line("    fix: %s", x.Fix)
+		}
+	}
+}
+
+func (b *page) diff(d report.Diff) {
+	if len(d.Files) == 0 {
+		b.line("%s: nothing differs from the host", d.Name)
+		return
+	}
+	for _, f := range d.Files {
+		b.WriteString(Safe(f.Text))
+		if !strings.HasSuffix(f.Text, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+}
