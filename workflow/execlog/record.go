@@ -1,0 +1,94 @@
+package execlog
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/workflow/clock"
+)
+
+// Record is one line of the log.
+type Record struct {
+	// ID joins the two records of one command; it is unique in the environment.
+	ID string `json:"id"`
+	// What is "start" or "end".
+	What string `json:"what"`
+
+	Argv0  string   `json:"argv0,omitempty"` // of a start
+	Argc   int      `json:"argc,omitempty"`
+	Argv   []string `json:"argv,omitempty"` // escaped; it may hold secrets
+	UID    uint32   `json:"uid,omitempty"`
+	Cwd    string   `json:"cwd,omitempty"`
+	PID    int      `json:"pid,omitempty"` // of the exec that ran it
+	Detach bool     `json:"detach,omitempty"`
+
+	Status int `json:"status,omitempty"` // of an end: exit status as a shell has it
+	clock.Instant
+
+	// Damaged: the line does not match its checksum. It is counted as a start,
+	// since nobody can say that it was none.
+	Damaged bool `json:"-"`
+}
+
+// The two records of a command.
+const (
+	start = "start"
+	end   = "end"
+)
+
+// Started reports whether the record says that a command was about to run.
+func (r Record) Started() bool { return r.What == start || r.Damaged }
+
+// Intent is a command that is about to run.
+type Intent struct {
+	Argv   []string
+	UID    uint32
+	Cwd    string
+	Detach bool
+}
+
+func (i Intent) record(id string, pid int, now clock.Instant) Record {
+	r := Record{ID: id, What: start, Argc: len(i.Argv), UID: i.UID, Cwd: change.Escape(i.Cwd), PID: pid, Detach: i.Detach, Instant: now}
+	for _, a := range i.Argv {
+		r.Argv = append(r.Argv, change.Escape(a))
+	}
+	if r.Argc > 0 {
+		r.Argv0 = r.Argv[0]
+	}
+	return r
+}
+
+// A line is the checksum of the rest in hex, a space, JSON, a newline. Escaped
+// JSON holds no newline, so a damaged line spoils no other.
+const sumLen = 8
+
+func (r Record) line() ([]byte, error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode exec record: %w", err)
+	}
+	line := make([]byte, 0, sumLen+1+len(body)+1)
+	line = append(line, sum(body)...)
+	line = append(line, ' ')
+	line = append(line, body...)
+	return append(line, '\n'), nil
+}
+
+func sum(body []byte) string {
+	c := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli))
+	return hex.EncodeToString([]byte{byte(c >> 24), byte(c >> 16), byte(c >> 8), byte(c)})
+}
+
+// parse reads one line without its newline.
+func parse(line []byte) Record {
+	head, body, ok := bytes.Cut(line, []byte{' '})
+	var r Record
+	if !ok || string(head) != sum(body) || json.Unmarshal(body, &r) != nil {
+		return Record{Damaged: true}
+	}
+	return r
+}
