@@ -1,0 +1,90 @@
+package hostfiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// Clean implements [backends.Host]. With keep, only objects that we made go, and
+// a hidden directory that is empty then; without, everything hidden goes, which
+// is right before a swap and when a backup is given up.
+func (h *Host) Clean(_ context.Context, steps []backends.Step, keep bool) error {
+	t, err := openTree(h.root)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	var errs []error
+	for _, d := range places(steps) {
+		if err := t.clean(d, steps, keep); err != nil {
+			errs = append(errs, fmt.Errorf("clean %s: %w", d, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (t *tree) clean(d change.Path, steps []backends.Step, keep bool) error {
+	up, base, err := t.parent(d)
+	if err != nil {
+		if absent(err) {
+			return nil
+		}
+		return err
+	}
+	if n, err := statOrNil(up, base); n == nil || err != nil {
+		return err
+	}
+	if keep {
+		if err := t.cleanMade(d, steps); err != nil {
+			return err
+		}
+	}
+	err = durable("remove "+string(d), func() error {
+		return quietly(up, func() error {
+			if !keep {
+				return removeAll(up, base)
+			}
+			err := unix.Unlinkat(up, base, unix.AT_REMOVEDIR)
+			if err == unix.ENOTEMPTY || err == unix.EEXIST || err == unix.ENOENT {
+				return nil
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	top, _ := split(d)
+	return t.fsyncDir(top)
+}
+
+// cleanMade removes from a hidden directory what Stage made and undo brought
+// back, known by inode number.
+func (t *tree) cleanMade(d change.Path, steps []backends.Step) error {
+	hidden, err := t.place(d)
+	if err != nil {
+		return err
+	}
+	for _, s := range steps {
+		if s.Place.Dir != d || s.Place.Staged == nil {
+			continue
+		}
+		n, err := statOrNil(hidden, s.Place.Name)
+		if err != nil {
+			return err
+		}
+		if n == nil || n.ino != s.Place.Staged.Ino {
+			continue
+		}
+		if err := durable("remove staged", func() error { return removeAll(hidden, s.Place.Name) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package hostfiles
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// judge decides, before anything is taken back, which directories get their old
+// modification time again: those that hold the old time or the swap's. Any other
+// time is somebody else's doing, whom restoring it could hide from a program
+// that watches the directory — unless a step was not done: then swap or undo
+// died half-way, and the time is their rename's.
+func (u *undoer) judge() (map[change.Path]int64, error) {
+	dates := map[change.Path]int64{}
+	halfway := -1 // not known yet
+	for _, s := range u.steps {
+		d := touched(s)
+		if _, seen := dates[d]; seen || s.Place.DirBefore == 0 || s.Place.Within != "" {
+			continue
+		}
+		n, err := u.dirNode(d)
+		if err != nil {
+			return nil, err
+		}
+		if n == nil {
+			continue
+		}
+		dates[d] = s.Place.DirBefore
+		if n.mtime == s.Place.DirBefore || n.mtime == s.Place.DirAfter {
+			continue
+		}
+		if halfway < 0 {
+			if halfway, err = u.undone(); err != nil {
+				return nil, err
+			}
+		}
+		if halfway == 0 {
+			dates[d] = 0
+		}
+	}
+	return dates, nil
+}
+
+func (u *undoer) dirNode(d change.Path) (*node, error) {
+	fd, err := u.open(d, unix.O_PATH|unix.O_DIRECTORY)
+	if absent(err) || errors.Is(err, unix.ELOOP) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return stat(fd, "")
+}
+
+// undone counts the steps that are not, or no longer, done.
+func (u *undoer) undone() (int, error) {
+	k := 0
+	for _, s := range u.steps {
+		if s.Place.Within != "" {
+			continue
+		}
+		done, err := u.done(s)
+		if err != nil {
+			return 0, err
+		}
+		if !done {
+			k++
+		}
+	}
+	return k, nil
+}
+
+func (u *undoer) done(s backends.Step) (bool, error) {
+	if actOf(s.Change) == actInPlace {
+		n, err := u.dirNode(s.Change.Path)
+		return n != nil && between(n, s.Change.New, s.Change.New), err
+	}
+	p, err := u.look(s)
+	if err != nil {
+		return false, err
+	}
+	if s.Change.New == nil {
+		return p.slot != nil, nil
+	}
+	// Whatever became of the target: the swap was done if ours left the slot and
+	// the original, if there was one, is in it.
+	if p.slot != nil && s.Place.Staged != nil && p.slot.ino == s.Place.Staged.Ino {
+		return false, nil
+	}
+	return s.Change.Old == nil || p.slot != nil, nil
+}
+
+// redate restores the times of the directories that were judged ours.
+func (u *undoer) redate(dates map[change.Path]int64) error {
+	var errs []error
+	for d, mtime := range dates {
+		if mtime == 0 {
+			continue
+		}
+		fd, err := u.open(d, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			if !absent(err) && !errors.Is(err, unix.ELOOP) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		if n, err := stat(fd, ""); err != nil || n.mtime != mtime {
+			u.did = true
+			errs = append(errs, err, ownTime(fd, mtime))
+		}
+		unix.Close(fd)
+	}
+	return errors.Join(errs...)
+}

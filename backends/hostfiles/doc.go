@@ -1,0 +1,25 @@
+// Package hostfiles applies and reverts file changes on the real host: regular
+// files, directories and symlinks; added, modified, deleted, or replaced by
+// another type.
+//
+// It is a typed adapter, [backends.Host], that a transaction drives phase by
+// phase. Everything wanted is first built in one hidden directory per mount, as
+// high up that mount as it can be, so that no program which reads a
+// configuration directory ever meets a temporary file. Only when all of it is
+// durable does a single renameat2(2) per entry exchange it with what stands at
+// the target, and the exchanged original, its inode untouched, is the backup.
+// Two flushes do, however many files there are.
+//
+// A directory moves with everything below it in one rename; the steps below it
+// are carried and do nothing of their own, but are verified and, where they were
+// added, undone one by one, because somebody may have put a file among them.
+//
+// In replay an object is recognised by inode number and content, never by
+// position: ours goes back, the original stays, and anything else is somebody
+// else's work, which is left alone and reported. Undo and Clean need no space.
+//
+// The package never follows a symlink. Paths are walked with openat2(2) below
+// the root, and a parent that is another directory than at snapshot time is
+// refused. It does not decide anything and writes no journal; that is
+// workflow/txn.
+package hostfiles

@@ -1,0 +1,246 @@
+package hostfiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// Swap implements [backends.Host]. Each entry is one atomic rename; what it
+// brought into the hidden directory is looked at afterwards, so that a change
+// made by somebody in between is found and, by the undo that follows, put back.
+func (h *Host) Swap(ctx context.Context, steps []backends.Step) error {
+	t, err := openTree(h.root)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	for _, s := range steps {
+		if s.Place.Within != "" {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := t.swap(s, steps); err != nil {
+			return fmt.Errorf("swap %s: %w", s.Change.Path, err)
+		}
+	}
+	if err := t.flushSwapped(steps); err != nil {
+		return fmt.Errorf("swap: %w", err)
+	}
+	return nil
+}
+
+func (t *tree) swap(s backends.Step, steps []backends.Step) error {
+	if actOf(s.Change) == actInPlace {
+		return t.swapInPlace(s)
+	}
+	dir, base, err := t.parent(s.Change.Path)
+	if errors.Is(err, unix.ELOOP) || err != nil && absent(err) {
+		return fmt.Errorf("%w: %w", backends.ErrHostChanged, err)
+	}
+	if err != nil {
+		return err
+	}
+	hidden, err := t.place(s.Place.Dir)
+	if err != nil {
+		return err
+	}
+	up, err := stat(dir, "")
+	if err != nil {
+		return err
+	}
+	if !up.is(s.Place.Parent, up.dev) {
+		return fmt.Errorf("%w: its directory is another one", backends.ErrHostChanged)
+	}
+	at, err := statOrNil(dir, base)
+	if err != nil {
+		return err
+	}
+	dev := up.dev
+	if done, err := swapped(s, at, hidden, dev); done || err != nil {
+		return err
+	}
+	if !original(at, s, dev) {
+		return backends.ErrHostChanged
+	}
+	return durable("swap "+string(s.Change.Path), func() error {
+		if err := t.rename(s, dir, base, hidden, dev, steps); err != nil {
+			return err
+		}
+		// After each rename, not once at the end: undo takes a third time for
+		// somebody else's only when every step was done.
+		return ownTime(dir, s.Place.DirAfter)
+	})
+}
+
+// swapped reports that an earlier run did this step.
+func swapped(s backends.Step, at *node, hidden int, dev uint64) (bool, error) {
+	if s.Change.New != nil {
+		return at.is(s.Place.Staged, dev), nil
+	}
+	slot, err := statOrNil(hidden, s.Place.Name)
+	return at == nil && slot.is(s.Place.Original, dev), err
+}
+
+// original reports that the target is still what the snapshot saw. The change
+// time tells all, but for a hard link, where exchanging another of its names
+// moves it.
+func original(at *node, s backends.Step, dev uint64) bool {
+	old := s.Change.Old
+	if old == nil || at == nil {
+		return old == nil && at == nil
+	}
+	if !at.is(s.Place.Original, dev) {
+		return false
+	}
+	return at.ctime == s.Place.Original.CTime || at.nlink > 1 && alike(at, old)
+}
+
+// alike compares everything that tells content and metadata without reading.
+func alike(at *node, e *change.Entry) bool {
+	return at.kind() == e.Type && at.mode == e.Mode && at.uid == e.UID && at.gid == e.GID &&
+		at.mtime == e.MTime && (e.Type != change.Regular || at.size == e.Size)
+}
+
+// rename does the step and proves what it displaced.
+func (t *tree) rename(s backends.Step, dir int, base string, hidden int, dev uint64, steps []backends.Step) error {
+	var err error
+	switch actOf(s.Change) {
+	case actPlace:
+		err = renameat2(hidden, s.Place.Name, dir, base, unix.RENAME_NOREPLACE)
+	case actTake:
+		err = renameat2(dir, base, hidden, s.Place.Name, unix.RENAME_NOREPLACE)
+	default:
+		err = renameat2(hidden, s.Place.Name, dir, base, unix.RENAME_EXCHANGE)
+	}
+	switch {
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%w: %w", backends.ErrHostChanged, err)
+	case err != nil:
+		return err
+	case s.Change.Old == nil:
+		return nil
+	}
+	slot, err := stat(hidden, s.Place.Name)
+	if err != nil {
+		return err
+	}
+	if !slot.is(s.Place.Original, dev) || !alike(slot, s.Change.Old) {
+		return fmt.Errorf("%w: it was replaced or written meanwhile", backends.ErrHostChanged)
+	}
+	if s.Change.Old.Type == change.Directory {
+		return complete(hidden, s.Place.Name, s.Change.Path, known(steps, s.Place.Name))
+	}
+	return nil
+}
+
+// known returns the paths that a carrying step takes along.
+func known(steps []backends.Step, name string) map[change.Path]bool {
+	m := map[change.Path]bool{}
+	for _, s := range steps {
+		if s.Place.Within == name {
+			m[s.Change.Path] = true
+		}
+	}
+	return m
+}
+
+// complete refuses a directory that holds what the plan does not know.
+func complete(dir int, name string, p change.Path, known map[change.Path]bool) error {
+	fd, err := openBelow(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return os.NewSyscallError("openat2", err)
+	}
+	defer unix.Close(fd)
+	list, err := names(fd, "")
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		q := join(p, n)
+		if !known[q] {
+			return fmt.Errorf("%w: the plan does not know %s", backends.ErrHostChanged, q)
+		}
+		at, err := stat(fd, n)
+		if err != nil {
+			return err
+		}
+		if at.fmt == unix.S_IFDIR {
+			if err := complete(fd, n, q, known); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// swapInPlace gives a directory its new metadata. A directory cannot be
+// exchanged without what is in it, so this is two calls; each of them leaves
+// only values that are the old or the new ones.
+func (t *tree) swapInPlace(s backends.Step) error {
+	fd, err := t.open(s.Change.Path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		if absent(err) || errors.Is(err, unix.ELOOP) {
+			return fmt.Errorf("%w: %w", backends.ErrHostChanged, err)
+		}
+		return err
+	}
+	defer unix.Close(fd)
+	n, err := stat(fd, "")
+	if err != nil {
+		return err
+	}
+	if n.ino != s.Place.Original.Ino || !between(n, s.Change.Old, s.Change.New) {
+		return backends.ErrHostChanged
+	}
+	return durable("set "+string(s.Change.Path), func() error {
+		if err := own(fd, s.Change.New); err != nil {
+			return err
+		}
+		return ownTime(fd, s.Place.DirAfter)
+	})
+}
+
+// between reports metadata of which every part is a's or b's.
+func between(n *node, a, b *change.Entry) bool {
+	return n.fmt == unix.S_IFDIR && (n.mode == a.Mode || n.mode == b.Mode) &&
+		(n.uid == a.UID || n.uid == b.UID) && (n.gid == a.GID || n.gid == b.GID)
+}
+
+// own sets owner and mode of an open directory.
+func own(fd int, e *change.Entry) error {
+	if err := unix.Fchown(fd, int(e.UID), int(e.GID)); err != nil {
+		return os.NewSyscallError("fchown", err)
+	}
+	if err := unix.Fchmod(fd, e.Mode); err != nil {
+		return os.NewSyscallError("fchmod", err)
+	}
+	return nil
+}
+
+func renameat2(fromDir int, from string, toDir int, to string, flags uint) error {
+	for {
+		err := unix.Renameat2(fromDir, from, toDir, to, flags)
+		if err == unix.EINTR {
+			continue
+		}
+		return os.NewSyscallError("renameat2", err)
+	}
+}
+
+// statOrNil is stat, with nil for what is not there.
+func statOrNil(dir int, name string) (*node, error) {
+	n, err := stat(dir, name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	return n, err
+}

@@ -1,0 +1,156 @@
+package hostfiles
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// few is the number of entries up to which each is flushed by itself. syncfs(2)
+// writes out everybody's dirty data, which on a busy machine may be gigabytes;
+// above this, one journal commit per file costs more.
+const few = 32
+
+// flushStaged makes the content of the hidden directories durable.
+func (t *tree) flushStaged(steps []backends.Step, tops map[string]change.Path) error {
+	if len(steps) >= few {
+		return t.flushPlaces(steps)
+	}
+	var fds []int
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
+	for _, s := range steps {
+		if s.Change.New == nil || s.Place.Name == "" || s.Change.New.Type == change.Symlink {
+			continue // a symlink is durable with the directory that names it
+		}
+		hidden, err := t.place(s.Place.Dir)
+		if err != nil {
+			return err
+		}
+		at := s.Place.Name
+		if s.Place.Within != "" {
+			at = inside(s, tops[s.Place.Within])
+		}
+		fd, err := openBelow(hidden, at, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+		if err == unix.EACCES { // a mode that keeps even its owner from reading
+			return t.flushPlaces(steps)
+		}
+		if err != nil {
+			return os.NewSyscallError("openat2", err)
+		}
+		fds = append(fds, fd)
+		if s.Change.New.Type == change.Regular {
+			// Start writing all of them, so that the first fsync commits the
+			// allocation of every one and the others find nothing left to do.
+			// A filesystem without it is slower, no less durable.
+			_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+		}
+	}
+	return durable("sync staged", func() error {
+		for _, fd := range fds {
+			if err := unix.Fsync(fd); err != nil {
+				return os.NewSyscallError("fsync", err)
+			}
+		}
+		return t.fsyncPlaces(steps)
+	})
+}
+
+// fsyncPlaces flushes the hidden directories and the directories they are in.
+func (t *tree) fsyncPlaces(steps []backends.Step) error {
+	for _, d := range places(steps) {
+		hidden, err := t.place(d)
+		if err != nil {
+			return err
+		}
+		if err := unix.Fsync(hidden); err != nil {
+			return os.NewSyscallError("fsync", err)
+		}
+		up, _ := split(d)
+		if err := t.fsyncDir(up); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushPlaces flushes each filesystem that holds a hidden directory. The
+// descriptors were opened before anything was written, so an earlier error of
+// the same write-back is reported here (since 5.8).
+func (t *tree) flushPlaces(steps []backends.Step) error {
+	for _, d := range places(steps) {
+		hidden, err := t.place(d)
+		if err != nil {
+			return err
+		}
+		if err := durable("syncfs "+string(d), func() error {
+			return os.NewSyscallError("syncfs", unix.Syncfs(hidden))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushSwapped makes renames and directory metadata durable.
+func (t *tree) flushSwapped(steps []backends.Step) error {
+	if len(steps) >= few && len(places(steps)) > 0 {
+		if err := t.flushPlaces(steps); err != nil {
+			return err
+		}
+		// Directories changed in place may lie on filesystems without a place.
+		return t.fsyncInPlace(steps)
+	}
+	return durable("sync swapped", func() error {
+		for _, d := range touchedDirs(steps) {
+			if err := t.fsyncDir(d); err != nil && !absent(err) {
+				return err
+			}
+		}
+		return t.fsyncPlaces(steps)
+	})
+}
+
+// touchedDirs lists, once each, the directories whose entries or metadata the
+// steps change.
+func touchedDirs(steps []backends.Step) []change.Path {
+	var dirs []change.Path
+	for _, s := range steps {
+		if s.Place.Within == "" {
+			dirs = append(dirs, touched(s))
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+func (t *tree) fsyncInPlace(steps []backends.Step) error {
+	for _, s := range steps {
+		if actOf(s.Change) != actInPlace {
+			continue
+		}
+		if err := t.fsyncDir(s.Change.Path); err != nil && !absent(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tree) fsyncDir(d change.Path) error {
+	fd, err := t.open(d, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Fsync(fd); err != nil && err != unix.EINVAL { // some filesystems have no directory fsync
+		return &os.PathError{Op: "fsync", Path: d.String(), Err: err}
+	}
+	return nil
+}

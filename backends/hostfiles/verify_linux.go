@@ -1,0 +1,111 @@
+package hostfiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// Verify implements [backends.Host]. Content is read, not guessed from times.
+func (h *Host) Verify(ctx context.Context, steps []backends.Step) ([]backends.Leftover, error) {
+	t, err := openTree(h.root)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	var left []backends.Leftover
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		now, err := t.observe(s.Change.Path, nil)
+		if err != nil {
+			return nil, fmt.Errorf("verify %s: %w", s.Change.Path, err)
+		}
+		if found := t.differs(s, now); found != "" {
+			left = append(left, backends.Leftover{
+				Subject: s.Change.Path.String(), Found: found, Wanted: describe(s.Change.New),
+			})
+		}
+	}
+	return left, nil
+}
+
+// differs says what is at the target instead of what the step wants.
+func (t *tree) differs(s backends.Step, now *change.Entry) string {
+	id := s.Place.Staged
+	if actOf(s.Change) == actInPlace {
+		id = s.Place.Original
+	}
+	switch want := s.Change.New; {
+	case !now.Same(want):
+		return describe(now)
+	case want != nil && (id == nil || now.ID.Ino != id.Ino):
+		return "an equal object that is not the one put there"
+	}
+	return ""
+}
+
+// Originals compares the exchanged originals with what the snapshot saw. They
+// are out of every program's reach, but for one that had them open before.
+func (h *Host) Originals(ctx context.Context, steps []backends.Step) ([]backends.Leftover, error) {
+	t, err := openTree(h.root)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	all := tops(steps)
+	var left []backends.Leftover
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if s.Change.Old == nil || s.Change.Old.Type != change.Regular {
+			continue
+		}
+		l, err := t.rewritten(s, all)
+		if err != nil {
+			return nil, fmt.Errorf("verify original of %s: %w", s.Change.Path, err)
+		}
+		if l != nil {
+			left = append(left, *l)
+		}
+	}
+	return left, nil
+}
+
+func (t *tree) rewritten(s backends.Step, tops map[string]change.Path) (*backends.Leftover, error) {
+	hidden, err := t.place(s.Place.Dir)
+	if err != nil {
+		return nil, err
+	}
+	at := s.Place.Name
+	if s.Place.Within != "" {
+		at = inside(s, tops[s.Place.Within])
+	}
+	n, sum, err := t.read(hidden, at)
+	where := join(s.Place.Dir, at)
+	l := &backends.Leftover{
+		Subject: s.Change.Path.String(), Wanted: describe(s.Change.Old),
+		Fix: fmt.Sprintf("diff -- %s %s", quote(where), quote(s.Change.Path)),
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		l.Found, l.Fix = "its original is no longer at "+where.String(), ""
+		return l, nil
+	case err != nil:
+		return nil, err
+	case sum == s.Change.Old.SHA256:
+		return nil, nil
+	}
+	l.Found = "its original was written through an old descriptor"
+	if who := writers(n); who != "" {
+		l.Found += " of " + who
+	}
+	return l, nil
+}

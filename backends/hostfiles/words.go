@@ -1,0 +1,46 @@
+package hostfiles
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// describe says in one clause what an entry is.
+func describe(e *change.Entry) string {
+	switch {
+	case e == nil:
+		return "nothing"
+	case e.Type == change.Symlink:
+		return "symlink to " + e.Target.String()
+	case e.Type == change.Regular:
+		return fmt.Sprintf("file of %d bytes, mode %04o, owner %d:%d, sha256 %.12s", e.Size, e.Mode, e.UID, e.GID, e.SHA256)
+	}
+	return fmt.Sprintf("%s, mode %04o, owner %d:%d", e.Type, e.Mode, e.UID, e.GID)
+}
+
+// backup is where the original of a swapped step is.
+func backup(s backends.Step) change.Path { return join(s.Place.Dir, s.Place.Name) }
+
+// putBack is the command that restores the original by hand.
+func putBack(s backends.Step) string {
+	return fmt.Sprintf("mv -T -- %s %s", quote(backup(s)), quote(s.Change.Path))
+}
+
+// quote writes a path as one word for a POSIX shell; bytes that must not reach a
+// terminal take bash's $'…' form.
+func quote(p change.Path) string {
+	s := string(p)
+	plain := strings.IndexFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("/._-+:@%,=", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) < 0
+	switch {
+	case plain:
+		return s
+	case p.String() == s:
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return "$'" + strings.ReplaceAll(p.String(), "'", `\x27`) + "'"
+}
