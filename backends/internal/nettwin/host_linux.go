@@ -1,0 +1,119 @@
+package nettwin
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+)
+
+// network is what a namespace has, as the kernel dumps it.
+type network struct {
+	links     []rtnl.Link
+	addresses [][]byte
+	nexthops  [][]byte
+	routes    [][]byte // without those the kernel makes by itself
+	rules     [][]byte
+	neighbors [][]byte // static ones and proxies
+	qdiscs    [][]byte
+	sysctls   map[string]string
+}
+
+// observe reads the network of the namespace ns.
+func observe(ns int) (*network, error) {
+	c, err := rtnl.Dial(ns)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	n := &network{}
+	if n.links, err = c.Links(); err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	for _, d := range []struct {
+		what string
+		typ  uint16
+		head []byte
+		into *[][]byte
+	}{
+		{"addresses", unix.RTM_GETADDR, make([]byte, unix.SizeofIfAddrmsg), &n.addresses},
+		{"nexthops", unix.RTM_GETNEXTHOP, make([]byte, rtnl.SizeofNhmsg), &n.nexthops},
+		{"IPv4 routes", unix.RTM_GETROUTE, family(unix.AF_INET, unix.SizeofRtMsg), &n.routes},
+		{"IPv6 routes", unix.RTM_GETROUTE, family(unix.AF_INET6, unix.SizeofRtMsg), &n.routes},
+		{"IPv4 rules", unix.RTM_GETRULE, family(unix.AF_INET, rtnl.SizeofRuleHdr), &n.rules},
+		{"IPv6 rules", unix.RTM_GETRULE, family(unix.AF_INET6, rtnl.SizeofRuleHdr), &n.rules},
+		{"neighbours", unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg), &n.neighbors},
+		{"proxies", unix.RTM_GETNEIGH, proxies(), &n.neighbors},
+		{"queueing disciplines", unix.RTM_GETQDISC, make([]byte, sizeofTcmsg), &n.qdiscs},
+	} {
+		ms, err := c.Dump(d.typ, d.head)
+		if err == unix.EOPNOTSUPP {
+			continue // nexthop objects came with 5.3; a kernel may lack IPv6
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", d.what, err)
+		}
+		for _, m := range ms {
+			if d.typ == unix.RTM_GETROUTE && rtnl.Local(m) || d.typ == unix.RTM_GETNEIGH && !rtnl.Static(m) {
+				continue
+			}
+			*d.into = append(*d.into, m)
+		}
+	}
+	err = netns.Do(ns, func() (err error) {
+		n.sysctls, err = readSysctls()
+		return err
+	})
+	return n, err
+}
+
+// sizeofTcmsg is the size of struct tcmsg, which x/sys lacks.
+const sizeofTcmsg = 20
+
+func family(af byte, size int) []byte {
+	b := make([]byte, size)
+	b[0] = af
+	return b
+}
+
+// proxies asks for the proxy entries, which a plain dump of neighbours leaves out.
+func proxies() []byte {
+	b := make([]byte, unix.SizeofNdMsg)
+	b[10] = unix.NTF_PROXY
+	return b
+}
+
+// byName finds the number of the link that has a name.
+func (n *network) byName(name string) int {
+	for _, l := range n.links {
+		if l.Name == name {
+			return l.Index
+		}
+	}
+	return 0
+}
+
+// mac of the link with a number.
+func (n *network) mac(index int) []byte {
+	for _, l := range n.links {
+		if l.Index == index {
+			return l.MAC
+		}
+	}
+	return nil
+}
+
+// name of the link with a number; "#7" when there is none.
+func (n *network) name(index int) string {
+	for _, l := range n.links {
+		if l.Index == index {
+			return l.Name
+		}
+	}
+	return fmt.Sprintf("#%d", index)
+}
+
+func index(b []byte) int { return int(binary.NativeEndian.Uint32(b)) }

@@ -1,0 +1,160 @@
+package relay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+)
+
+// Main is the relay process. It returns when the control socket ends, and with
+// it the process must: nobody else knows that it exists.
+func Main() {
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "netsandbox-relay:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serve takes orders until the twin is gone.
+func serve() error {
+	c, err := controlConn(os.NewFile(controlFD, "control"))
+	if err != nil {
+		return err
+	}
+	s, err := newServer()
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, maxMessage)
+	for {
+		req, fd, err := readRequest(c, buf)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var a Answer
+		if err := s.do(req, fd); err != nil {
+			a.Err = err.Error()
+		}
+		a.Counts = s.relay.Counts()
+		b, err := json.Marshal(a)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Write(b); err != nil {
+			return fmt.Errorf("answer: %w", err)
+		}
+	}
+}
+
+func controlConn(f *os.File) (*net.UnixConn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("open control socket: %w", err)
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// readRequest reads one order and the descriptor that came with it, or nil.
+func readRequest(c *net.UnixConn, buf []byte) (*Request, *os.File, error) {
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, on, _, _, err := c.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return nil, nil, err
+	}
+	if n == 0 {
+		return nil, nil, io.EOF
+	}
+	var f *os.File
+	if on > 0 {
+		ms, err := unix.ParseSocketControlMessage(oob[:on])
+		if err != nil || len(ms) != 1 {
+			return nil, nil, fmt.Errorf("read descriptor: %w", errors.Join(err, unix.EBADMSG))
+		}
+		fds, err := unix.ParseUnixRights(&ms[0])
+		if err != nil || len(fds) != 1 {
+			return nil, nil, fmt.Errorf("read descriptor: %w", errors.Join(err, unix.EBADMSG))
+		}
+		unix.CloseOnExec(fds[0])
+		unix.SetNonblock(fds[0], true)
+		f = os.NewFile(uintptr(fds[0]), "passed")
+	}
+	req := &Request{}
+	if err := json.Unmarshal(buf[:n], req); err != nil {
+		return nil, f, fmt.Errorf("read request: %w", err)
+	}
+	return req, f, nil
+}
+
+// server is the relay with what it collects before it starts.
+type server struct {
+	relay   *Relay
+	readers []*reader
+	started bool
+}
+
+func newServer() (*server, error) {
+	host, err := rtnl.Open()
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRelay(host)
+	if err != nil {
+		return nil, err
+	}
+	return &server{relay: r}, nil
+}
+
+func (s *server) do(q *Request, f *os.File) error {
+	switch {
+	case q.Interface != nil && f != nil && !s.started:
+		itf, err := newInterface(*q.Interface, f)
+		if err != nil {
+			return err
+		}
+		for _, n := range q.Interface.Static {
+			s.relay.hops.tell(itf, n)
+		}
+		s.readers = append(s.readers, &reader{relay: s.relay, itf: itf})
+		return nil
+	case q.Listen != nil && f != nil && q.Listen.Network == "tcp":
+		return s.relay.serveTCP(f)
+	case q.Listen != nil && f != nil && q.Listen.Network == "udp":
+		return s.relay.serveUDP(f, q.Listen.To)
+	case q.Allow != nil:
+		s.relay.allow.Store(q.Allow)
+		return nil
+	case q.Start != nil && !s.started:
+		return s.start(q.Start)
+	case q.Count:
+		return nil
+	}
+	return errors.New("request is not understood")
+}
+
+// start gives everything away and begins to read frames.
+func (s *server) start(q *Start) error {
+	if err := confine(); err != nil {
+		return err
+	}
+	s.started, s.relay.cut = true, q.Cut
+	for _, r := range s.readers {
+		go func() {
+			if err := r.run(); err != nil && !gone(err) {
+				fmt.Fprintf(os.Stderr, "netsandbox-relay: read tap %s: %v\n", r.itf.Name, err)
+			}
+		}()
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package relay
+
+import "net/netip"
+
+// Argv0 is the name under which the executable becomes the relay: main, and a
+// TestMain, that sees it as its argv[0] calls [Main] at once.
+const Argv0 = "netsandbox-relay"
+
+// controlFD is the descriptor on which the relay finds its end of the control
+// socket (SOCK_SEQPACKET, one JSON request or answer a packet).
+const controlFD = 3
+
+// Message sizes: an allow-list is the longest thing that is ever said.
+const maxMessage = 64 << 10
+
+// Request is one order of the twin to its relay. Exactly one field is set.
+type Request struct {
+	// Interface hands over one TAP; its descriptor comes with the packet.
+	Interface *Interface `json:"interface,omitempty"`
+	// Listen hands over a socket that listens in the twin.
+	Listen *Listen `json:"listen,omitempty"`
+	// Allow replaces the list of host services on loopback that may be dialled.
+	Allow *Allow `json:"allow,omitempty"`
+	// Start confines the process and begins to serve.
+	Start *Start `json:"start,omitempty"`
+	// Count asks for the counters.
+	Count bool `json:"count,omitempty"`
+}
+
+// Interface is one TAP of the twin and the host interface it stands for.
+type Interface struct {
+	Name  string `json:"name"`
+	Index int    `json:"index"` // on the host
+	MAC   []byte `json:"mac"`   // of the twin's side
+	MTU   uint32 `json:"mtu"`
+	// Static lists next hops whose MAC the twin was told, not asked for.
+	Static []NextHop `json:"static,omitempty"`
+}
+
+// NextHop is an address on an interface and the MAC by which frames to it are
+// recognised.
+type NextHop struct {
+	Addr netip.Addr `json:"addr"`
+	MAC  []byte     `json:"mac"`
+}
+
+// Listen is a socket in the twin's loopback.
+type Listen struct {
+	Network string `json:"network"` // "tcp" or "udp"
+	// To is where datagrams go. The kernel tells the original destination of a
+	// redirected stream (SO_ORIGINAL_DST) but not of a datagram, so every
+	// datagram socket has one fixed destination.
+	To netip.AddrPort `json:"to,omitzero"`
+}
+
+// Allow is the list of host services that the twin may reach on loopback and
+// on the host's own addresses.
+type Allow struct {
+	Ports []uint16         `json:"ports,omitempty"` // TCP, on any address of the host
+	Exact []netip.AddrPort `json:"exact,omitempty"` // TCP, on this address only
+}
+
+// Start says how to serve.
+type Start struct {
+	// Cut refuses the way out: every flow is answered with silence.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// Answer is the reply to a request.
+type Answer struct {
+	Err    string `json:"err,omitempty"`
+	Counts Counts `json:"counts,omitzero"`
+}
+
+// Counts is what a relay has seen since it started.
+type Counts struct {
+	Flows      uint64 `json:"flows"`      // streams and datagram flows carried
+	Refused    uint64 `json:"refused"`    // dials that the outside refused or did not answer
+	Unmirrored uint64 `json:"unmirrored"` // packets to a next hop that the host does not use
+	Fenced     uint64 `json:"fenced"`     // packets to an address of the host itself
+	Dropped    uint64 `json:"dropped"`    // frames with a MAC that was never handed out, or over a limit
+	NextHops   uint64 `json:"next_hops"`
+}

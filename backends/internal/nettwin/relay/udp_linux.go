@@ -1,0 +1,182 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+// udpIdle ends a flow in which nothing moved. It is what conntrack grants a
+// flow that was answered at least once (nf_conntrack_udp_timeout_stream is 120,
+// without an answer 30).
+const udpIdle = 60 * time.Second
+
+// takeUDP takes every datagram that belongs to no flow yet.
+func (r *Relay) takeUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
+	l := r.lane(pkt.NICID)
+	if l == nil || r.cut || r.udpFlows.Load() >= maxUDPFlows {
+		return true
+	}
+	return l.udp.HandlePacket(id, pkt)
+}
+
+// udpFlow is one pair of a datagram endpoint in the stack and an outer socket
+// connected to the same destination.
+type udpFlow struct {
+	lane  *lane
+	id    stack.TransportEndpointID
+	ep    tcpip.Endpoint
+	queue *waiter.Queue
+	out   *net.UDPConn
+	moved atomic.Int64 // nanoseconds of the last datagram, either way
+}
+
+// startUDP begins a flow with its first datagram, which is already queued in the
+// endpoint that the request makes.
+func (l *lane) startUDP(req *udp.ForwarderRequest) bool {
+	f := &udpFlow{lane: l, id: req.ID(), queue: &waiter.Queue{}}
+	ep, err := req.CreateEndpoint(f.queue)
+	if err != nil {
+		return true
+	}
+	f.ep = ep
+	l.relay.udpFlows.Add(1)
+	go f.run()
+	return true
+}
+
+func (f *udpFlow) run() {
+	r := f.lane.relay
+	defer r.udpFlows.Add(-1)
+	defer f.ep.Close()
+	dst := f.lane.target(f.id.LocalAddress, f.id.LocalPort)
+	switch f.lane.judge(dst.Addr().WithZone("")) {
+	case fenced:
+		r.counts.fenced.Add(1)
+		f.lane.unreachable(quoteUDP(f.id), prohibited)
+		return
+	case unmirrored:
+		r.counts.unmirrored.Add(1)
+		f.lane.unreachable(quoteUDP(f.id), hostUnreachable)
+		return
+	}
+	d := net.Dialer{Control: f.lane.bind}
+	c, err := d.DialContext(context.Background(), "udp", dst.String())
+	if err != nil {
+		f.tell(err)
+		return
+	}
+	f.out = c.(*net.UDPConn)
+	r.counts.flows.Add(1)
+	f.touch()
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer f.out.Close() // ends inward
+		f.outward(stop)
+	}()
+	f.inward()
+	close(stop)
+	<-done
+}
+
+func (f *udpFlow) touch() { f.moved.Store(time.Now().UnixNano()) }
+
+func (f *udpFlow) idle() time.Duration {
+	return time.Since(time.Unix(0, f.moved.Load()))
+}
+
+// tell passes an error of the outer socket on to the twin and reports whether
+// it was one that a flow survives.
+func (f *udpFlow) tell(err error) bool {
+	if errors.Is(err, unix.ECONNREFUSED) {
+		f.lane.relay.counts.refused.Add(1)
+		f.lane.unreachable(quoteUDP(f.id), portUnreachable)
+		return true
+	}
+	if why, ok := codeOf(err); ok {
+		f.lane.relay.counts.refused.Add(1)
+		f.lane.unreachable(quoteUDP(f.id), why)
+		return true
+	}
+	return errors.Is(err, unix.EMSGSIZE) // the kernel now knows the path's MTU and fragments
+}
+
+// outward sends the twin's datagrams until the flow is idle or stopped.
+func (f *udpFlow) outward(stop <-chan struct{}) {
+	e, ready := waiter.NewChannelEntry(waiter.ReadableEvents | waiter.EventErr | waiter.EventHUp)
+	f.queue.EventRegister(&e)
+	defer f.queue.EventUnregister(&e)
+	timer := time.NewTimer(udpIdle)
+	defer timer.Stop()
+	var b bytes.Buffer
+	for {
+		b.Reset()
+		_, terr := f.ep.Read(&b, tcpip.ReadOptions{})
+		switch terr.(type) {
+		case nil:
+			f.touch()
+			if _, err := f.out.Write(b.Bytes()); err != nil && !f.tell(err) {
+				return
+			}
+		case *tcpip.ErrWouldBlock:
+			select {
+			case <-ready:
+			case <-stop:
+				return
+			case <-timer.C:
+				left := udpIdle - f.idle()
+				if left <= 0 {
+					return
+				}
+				timer.Reset(left)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// inward sends the answers.
+func (f *udpFlow) inward() {
+	rc, err := f.out.SyscallConn()
+	if err != nil {
+		return
+	}
+	for {
+		err := f.answer(rc)
+		if err != nil && !f.tell(err) {
+			return
+		}
+	}
+}
+
+// answer passes on one datagram. An empty one is data too.
+func (f *udpFlow) answer(rc syscall.RawConn) error {
+	buf, n, err := receive(rc)
+	if buf == nil {
+		return err
+	}
+	defer buffers.Put(buf)
+	if err != nil {
+		return err
+	}
+	f.touch()
+	if _, terr := f.ep.Write(bytes.NewReader(buf[:n]), tcpip.WriteOptions{}); terr != nil {
+		if _, full := terr.(*tcpip.ErrNoBufferSpace); !full {
+			return errors.New(terr.String())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package nettwin
+
+import (
+	"slices"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+)
+
+// snapshot is the state of the twin in words: kind, identity, values. Most
+// identities have one value; routes may share prefix, table and metric.
+type snapshot map[Kind]map[string][]string
+
+func (s snapshot) add(k Kind, key, value string) {
+	if s[k] == nil {
+		s[k] = map[string][]string{}
+	}
+	if value == "" {
+		value = present
+	}
+	s[k][key] = append(s[k][key], value)
+}
+
+// record reads the twin's state from inside.
+func (t *Twin) record() (snapshot, error) {
+	n, err := observe(int(t.ns.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	s := snapshot{}
+	for _, l := range n.links {
+		s.add(KindLink, l.Name, linkText(l, n))
+	}
+	for _, m := range n.addresses {
+		key, rest := rtnl.AddressKey(m, n.name)
+		s.add(KindAddress, key, rest)
+	}
+	for _, m := range n.nexthops {
+		key, rest := rtnl.NexthopKey(m, n.name)
+		s.add(KindNexthop, key, rest)
+	}
+	for _, m := range n.routes {
+		key, rest := rtnl.RouteKey(m, n.name)
+		s.add(KindRoute, key, rest)
+	}
+	for _, m := range n.rules {
+		s.add(KindRule, rtnl.RuleText(m), "")
+	}
+	for _, m := range n.neighbors {
+		key, rest := rtnl.NeighborKey(m, n.name)
+		s.add(KindNeighbor, key, rest)
+	}
+	for _, m := range n.qdiscs {
+		key, rest := rtnl.QdiscKey(m, n.name)
+		s.add(KindQdisc, key, rest)
+	}
+	for k, v := range n.sysctls {
+		s.add(KindSysctl, dotted(k), v)
+	}
+	return s, nil
+}
+
+// Difference says what the inside changed since the twin was made, by kind and
+// identity.
+func (t *Twin) Difference() ([]Difference, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now, err := t.record()
+	if err != nil {
+		return nil, err
+	}
+	return t.baseline.difference(now), nil
+}
+
+func (s snapshot) difference(now snapshot) []Difference {
+	var ds []Difference
+	for _, k := range kinds {
+		keys := map[string]bool{}
+		for key := range s[k] {
+			keys[key] = true
+		}
+		for key := range now[k] {
+			keys[key] = true
+		}
+		var part []Difference
+		for key := range keys {
+			part = append(part, pair(k, key, s[k][key], now[k][key])...)
+		}
+		slices.SortFunc(part, compare)
+		ds = append(ds, part...)
+	}
+	return ds
+}
+
+// pair matches the values that went with those that came.
+func pair(k Kind, key string, was, now []string) []Difference {
+	gone, come := without(was, now), without(now, was)
+	var ds []Difference
+	for i := range max(len(gone), len(come)) {
+		d := Difference{Kind: k, Key: key}
+		if i < len(gone) {
+			d.Was = gone[i]
+		}
+		if i < len(come) {
+			d.Now = come[i]
+		}
+		ds = append(ds, d)
+	}
+	return ds
+}
+
+// without is the multiset a less b, sorted.
+func without(a, b []string) []string {
+	left := map[string]int{}
+	for _, v := range b {
+		left[v]++
+	}
+	var out []string
+	for _, v := range slices.Sorted(slices.Values(a)) {
+		if left[v] > 0 {
+			left[v]--
+			continue
+		}
+		out = append(out, v)
+	}
+	return out
+}

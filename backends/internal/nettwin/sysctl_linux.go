@@ -1,0 +1,137 @@
+package nettwin
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const sysctlRoot = "/proc/sys/net"
+
+// noisySysctls change by themselves or answer each reader differently.
+var noisySysctls = map[string]bool{
+	"netfilter/nf_conntrack_count": true,
+	// Read in the reader's user namespace, and set by whoever knows the twin's.
+	"ipv4/ping_group_range": true,
+}
+
+// ownSysctls are the twin's own business by their last element: nobody
+// advertises routers there, addresses are copied and must be usable at once.
+var ownSysctls = map[string]bool{
+	"accept_ra": true, "autoconf": true, "accept_dad": true, "dad_transmits": true,
+	"addr_gen_mode": true, "stable_secret": true, "mtu": true, "tcp_fastopen_key": true,
+	"ip_forward": true, // the same value as conf/all/forwarding, and writing it resets all others
+}
+
+// quietIPv6 is set on every TAP before it goes up. A TAP would add a second
+// link-local address beside the copied one (addr_gen_mode 1 is none).
+var quietIPv6 = map[string]string{"accept_ra": "0", "autoconf": "0", "accept_dad": "0", "dad_transmits": "0", "addr_gen_mode": "1"}
+
+// readSysctls reads everything below net in the calling thread's namespace, by
+// path relative to it. What cannot be read is left out.
+func readSysctls() (map[string]string, error) {
+	out := make(map[string]string, 1024)
+	err := filepath.WalkDir(sysctlRoot, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) { // a link went away meanwhile
+				return nil
+			}
+			return err
+		}
+		if d.IsDir() {
+			return nil
+		}
+		name := p[len(sysctlRoot)+1:]
+		if noisySysctls[name] {
+			return nil
+		}
+		if b, err := os.ReadFile(p); err == nil {
+			out[name] = strings.TrimSuffix(string(b), "\n")
+		}
+		return nil
+	})
+	return out, err
+}
+
+// copySysctls gives the calling thread's namespace the values of the host, and
+// returns the names of those that it would not take.
+func copySysctls(host map[string]string) []string {
+	var refused []string
+	for _, name := range slices.SortedFunc(maps.Keys(host), allFirst) {
+		if ownSysctls[name[strings.LastIndexByte(name, '/')+1:]] {
+			continue
+		}
+		p := filepath.Join(sysctlRoot, name)
+		// Read again now: writing conf/all changes every interface.
+		b, err := os.ReadFile(p)
+		if err != nil || strings.TrimSuffix(string(b), "\n") == host[name] {
+			continue // not there: a sysctl of the initial namespace only
+		}
+		if st, err := os.Stat(p); err != nil || st.Mode()&0o200 == 0 {
+			continue
+		}
+		if err := writeSysctl(name, host[name]); err != nil {
+			refused = append(refused, dotted(name))
+		}
+	}
+	return refused
+}
+
+// allFirst orders conf/all before conf/default before the interfaces, whatever
+// their names: a write to the former is passed on to the latter.
+func allFirst(a, b string) int { return strings.Compare(allKey(a), allKey(b)) }
+
+func allKey(name string) string {
+	name = strings.Replace(name, "/conf/all/", "/conf/\x00/", 1)
+	return strings.Replace(name, "/conf/default/", "/conf/\x01/", 1)
+}
+
+func writeSysctl(name, value string) error {
+	f, err := os.OpenFile(filepath.Join(sysctlRoot, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// quiet keeps the kernel from configuring a link by itself. IPv6 may be off.
+func quiet(link string) error {
+	for k, v := range quietIPv6 {
+		err := writeSysctl("ipv6/conf/"+link+"/"+k, v)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// openPing lets every group use ping sockets: a canary has no raw ones. The
+// largest number the kernel takes from here is 2^31−1; a user namespace whose
+// groups lie above must write it from inside.
+func openPing() error {
+	err := writeSysctl("ipv4/ping_group_range", "0 2147483647")
+	if errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// dotted spells a path as sysctl(8) does: a dot in a link's name becomes a slash.
+func dotted(name string) string {
+	return "net." + strings.Map(func(r rune) rune {
+		switch r {
+		case '/':
+			return '.'
+		case '.':
+			return '/'
+		}
+		return r
+	}, name)
+}

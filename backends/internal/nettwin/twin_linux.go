@@ -1,0 +1,150 @@
+package nettwin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
+)
+
+// Twin is a namespace filled with the host's network, and the process that
+// carries its traffic.
+type Twin struct {
+	opt  Options
+	host *os.File // the host's network namespace
+	ns   *os.File // the twin's
+
+	mu       sync.Mutex
+	taps     []*os.File // held here too: a relay that dies takes no link with it
+	relay    *relay.Process
+	notes    []string
+	baseline snapshot
+}
+
+// Mirror fills the network namespace n, which somebody else made and owns, from
+// the namespace of the calling thread, and starts the relay. n stays the
+// caller's to close. On error nothing is left running; what was made in n goes
+// with n.
+func Mirror(ctx context.Context, n int, opt Options) (*Twin, error) {
+	fd, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("hold network namespace: %w", err)
+	}
+	t := &Twin{opt: opt, ns: os.NewFile(uintptr(fd), "twin")}
+	if t.host, err = netns.Current(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	if err := t.build(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("mirror network: %w", err), t.Close())
+	}
+	return t, nil
+}
+
+// build makes everything in a namespace that has nothing yet.
+func (t *Twin) build(ctx context.Context) error {
+	host, err := observe(int(t.host.Fd()))
+	if err != nil {
+		return fmt.Errorf("read network of host: %w", err)
+	}
+	r := &replica{ns: int(t.ns.Fd()), host: host}
+	err = r.build()
+	for _, p := range r.ports {
+		if p.tap != nil {
+			t.taps = append(t.taps, p.tap)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.notes = r.notes
+	if err := t.serve(r); err != nil {
+		return err
+	}
+	t.baseline, err = t.record()
+	return err
+}
+
+// serve starts the relay and hands it the TAPs.
+func (t *Twin) serve(r *replica) error {
+	exe := t.opt.Exe
+	if exe == "" {
+		exe = "/proc/self/exe"
+	}
+	err := netns.Do(int(t.host.Fd()), func() (err error) {
+		t.relay, err = relay.Spawn(exe, t.opt.Stderr)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range r.ports {
+		if p.tap == nil {
+			continue
+		}
+		_, err := t.relay.Do(relay.Request{Interface: &relay.Interface{
+			Name: p.host.Name, Index: p.host.Index, MAC: p.mac, MTU: p.host.MTU, Static: r.static[p.index],
+		}}, p.tap)
+		if err != nil {
+			return fmt.Errorf("hand over tap %s: %w", p.host.Name, err)
+		}
+	}
+	if _, err := t.relay.Do(relay.Request{Start: &relay.Start{Cut: t.opt.Cut}}, nil); err != nil {
+		return fmt.Errorf("start relay: %w", err)
+	}
+	return nil
+}
+
+// Notes says what of the host's network the twin could not be given.
+func (t *Twin) Notes() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.notes)
+}
+
+// Status says whether the relay lives.
+func (t *Twin) Status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Status{Cut: t.opt.Cut}
+	if t.relay == nil {
+		return s
+	}
+	s.Relay = t.relay.PID()
+	if err := t.relay.Err(); err != nil {
+		s.Err = err.Error()
+	}
+	return s
+}
+
+// Close ends the relay and lets go of every descriptor. The TAPs vanish with
+// them.
+func (t *Twin) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	if t.relay != nil {
+		errs = append(errs, t.relay.Close())
+		t.relay = nil
+	}
+	for _, f := range t.taps {
+		errs = append(errs, f.Close())
+	}
+	t.taps = nil
+	for _, f := range []*os.File{t.ns, t.host} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	t.ns, t.host = nil, nil
+	return errors.Join(errs...)
+}

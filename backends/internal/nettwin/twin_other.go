@@ -1,0 +1,32 @@
+//go:build !linux
+
+package nettwin
+
+import (
+	"context"
+	"errors"
+)
+
+// Twin exists on Linux only.
+type Twin struct{}
+
+// Mirror is not supported here.
+func Mirror(context.Context, int, Options) (*Twin, error) { return nil, errors.ErrUnsupported }
+
+// Difference is not supported here.
+func (*Twin) Difference() ([]Difference, error) { return nil, errors.ErrUnsupported }
+
+// AddRelay is not supported here.
+func (*Twin) AddRelay(...uint16) error { return errors.ErrUnsupported }
+
+// Reset is not supported here.
+func (*Twin) Reset(context.Context) error { return errors.ErrUnsupported }
+
+// Notes is not supported here.
+func (*Twin) Notes() []string { return nil }
+
+// Status is not supported here.
+func (*Twin) Status() Status { return Status{} }
+
+// Close is not supported here.
+func (*Twin) Close() error { return errors.ErrUnsupported }
