@@ -13,7 +13,7 @@ import (
 // no_new_privs belong to a thread. (The runtime's own AllThreadsSyscall refuses
 // in a binary with cgo, as the race detector makes one.)
 func everyThread(trap, a, b uintptr) error {
-	if _, _, e := psx.Syscall3(trap, a, b, 0); e != 0 {
+	if _, _, e := psx.Syscall6(trap, a, b, 0, 0, 0, 0); e != 0 {
 		return e
 	}
 	return nil
