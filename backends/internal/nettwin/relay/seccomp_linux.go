@@ -3,17 +3,17 @@ package relay
 import (
 	"fmt"
 	"runtime"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
 // everyThread makes a system call on all threads of the process: credentials and
-// no_new_privs belong to a thread. (The runtime's own AllThreadsSyscall refuses
-// in a binary with cgo, as the race detector makes one.)
+// no_new_privs belong to a thread. It is refused (ENOTSUP) in a binary with cgo,
+// whose threads the runtime does not know; there the relay does not start.
 func everyThread(trap, a, b uintptr) error {
-	if _, _, e := psx.Syscall6(trap, a, b, 0, 0, 0, 0); e != 0 {
+	if _, _, e := syscall.AllThreadsSyscall6(trap, a, b, 0, 0, 0, 0); e != 0 {
 		return e
 	}
 	return nil
