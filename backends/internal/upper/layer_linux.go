@@ -1,0 +1,169 @@
+package upper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// Source is the content of a layer's source.json: the mount of the host that is
+// the layer's lower.
+type Source struct {
+	Point string `json:"point"` // mount point on the host; "/" is the root
+	Dev   string `json:"dev"`   // "major:minor" as in mountinfo
+	FS    string `json:"fs"`    // filesystem type
+	Root  string `json:"root"`  // the mount's root within its filesystem
+}
+
+// layer is one upper with its lower, both open.
+type layer struct {
+	source Source
+	dir    string // layers/<key>
+	upper  int
+	lower  int // -1 when the host's mount is not the one the layer was made over
+}
+
+// openLayers opens every layer of an environment, outermost mount first. A
+// layer whose source.json is not there yet is still being made and holds nothing.
+func openLayers(dir string) (_ []*layer, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, "layers"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list layers: %w", err)
+	}
+	var ls []*layer
+	defer func() {
+		if err != nil {
+			closeLayers(ls)
+		}
+	}()
+	for _, e := range entries {
+		l, err := openLayer(filepath.Join(dir, "layers", e.Name()))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open layer %s: %w", e.Name(), err)
+		}
+		ls = append(ls, l)
+	}
+	slices.SortFunc(ls, func(a, b *layer) int { return strings.Compare(a.source.Point, b.source.Point) })
+	return ls, nil
+}
+
+func openLayer(dir string) (*layer, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "source.json"))
+	if err != nil {
+		return nil, err
+	}
+	l := &layer{dir: dir, upper: -1, lower: -1}
+	if err := json.Unmarshal(b, &l.source); err != nil {
+		return nil, fmt.Errorf("parse source.json: %w", err)
+	}
+	if !path.IsAbs(l.source.Point) || path.Clean(l.source.Point) != l.source.Point {
+		return nil, fmt.Errorf("source.json: mount point %q", l.source.Point)
+	}
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOATIME
+	if l.upper, err = unix.Open(filepath.Join(dir, "upper"), flags, 0); err != nil {
+		return nil, fmt.Errorf("open upper: %w", err)
+	}
+	if err := l.openLower(); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// openLower opens the host's side. A mount that is gone, or another one in its
+// place, leaves the layer without a lower; [Diff] says so.
+func (l *layer) openLower() error {
+	how := &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOATIME, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	}
+	fd, err := openat2(unix.AT_FDCWD, l.source.Point, how)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open lower %s: %w", l.source.Point, err)
+	}
+	same, err := l.source.mountedAt(fd)
+	if err != nil || !same {
+		unix.Close(fd)
+		return err
+	}
+	l.lower = fd
+	return nil
+}
+
+func (l *layer) close() {
+	for _, fd := range []int{l.upper, l.lower} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+func closeLayers(ls []*layer) {
+	for _, l := range ls {
+		l.close()
+	}
+}
+
+// path names an entry of the layer as the host does.
+func (l *layer) path(rel string) change.Path { return change.Path(path.Join(l.source.Point, rel)) }
+
+// locate finds the layer that holds a path: the innermost mount above it, and
+// the path's name relative to that. "." is the mount point itself.
+func locate(ls []*layer, p change.Path) (*layer, string, error) {
+	for _, l := range slices.Backward(ls) {
+		if within(string(p), l.source.Point) {
+			rel := strings.TrimPrefix(strings.TrimPrefix(string(p), l.source.Point), "/")
+			if rel == "" {
+				rel = "."
+			}
+			return l, rel, nil
+		}
+	}
+	return nil, "", fmt.Errorf("%s: %w", p, os.ErrNotExist)
+}
+
+// open opens an object of the upper below the layer, following nothing.
+func (l *layer) open(rel string, flags uint64) (int, error) {
+	return openat2(l.upper, rel, &unix.OpenHow{
+		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+}
+
+// Open opens the wanted content of a regular file for reading.
+func Open(dir string, p change.Path) (*os.File, error) {
+	ls, err := openLayers(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer closeLayers(ls)
+	l, rel, err := locate(ls, p)
+	if err != nil {
+		return nil, fmt.Errorf("open wanted content: %w", err)
+	}
+	// O_NONBLOCK: a FIFO in the file's place must not block us.
+	fd, err := l.open(rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOATIME)
+	if err != nil {
+		return nil, fmt.Errorf("open wanted content of %s: %w", p, err)
+	}
+	f := os.NewFile(uintptr(fd), string(p))
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return nil, errors.Join(fmt.Errorf("open wanted content of %s: not a regular file", p), err)
+	}
+	return f, nil
+}

@@ -1,0 +1,9 @@
+package upper
+
+import (
+	"testing"
+
+	"github.com/netsandbox/netsandbox/backends/nstest"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }

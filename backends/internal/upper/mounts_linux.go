@@ -1,0 +1,35 @@
+package upper
+
+import (
+	"fmt"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// mountedAt reports whether the mount that the descriptor is on is still the
+// one the layer was made over. Over another one nothing in the upper can be
+// compared with what is seen. A source without Dev is not checked.
+func (s Source) mountedAt(fd int) (bool, error) {
+	if s.Dev == "" {
+		return true, nil
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+		return false, fmt.Errorf("stat %s: %w", s.Point, err)
+	}
+	// By mount id: several mounts may be stacked on one point.
+	infos, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		match := uint64(m.ID) == st.Mnt_id
+		return !match, match
+	})
+	if err != nil {
+		return false, fmt.Errorf("read mounts: %w", err)
+	}
+	if len(infos) == 0 {
+		return false, nil
+	}
+	m := infos[0]
+	return m.Mountpoint == s.Point && fmt.Sprintf("%d:%d", m.Major, m.Minor) == s.Dev &&
+		(s.Root == "" || m.Root == s.Root), nil
+}

@@ -1,0 +1,245 @@
+package upper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// node is one directory entry, named relative to an open directory, which makes
+// every later look at it immune to a swapped parent. It is valid only while its
+// directory is being walked.
+type node struct {
+	dir  int
+	name string
+	st   unix.Statx_t
+}
+
+// overlayPrefix begins the kernel's own bookkeeping attributes in an upper.
+// What a process inside sets under that name is stored as …overlay.overlay.…
+const (
+	overlayPrefix  = "trusted.overlay."
+	overlayEscaped = "trusted.overlay.overlay."
+)
+
+// lookup returns the entry, or nil when there is none.
+func lookup(dir int, name string) (*node, error) {
+	n := &node{dir: dir, name: name}
+	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_SYNC_AS_STAT
+	err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &n.st)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stat %s: %w", change.Escape(name), err)
+	}
+	return n, nil
+}
+
+func (n *node) format() uint16 { return n.st.Mode & unix.S_IFMT }
+func (n *node) isDir() bool    { return n != nil && n.format() == unix.S_IFDIR }
+func (n *node) regular() bool  { return n != nil && n.format() == unix.S_IFREG }
+
+// whiteout reports overlayfs's mark of a deletion. All whiteouts of an upper may
+// be links to one inode (Linux 6.x), so they are never a hard-link group.
+func (n *node) whiteout() bool {
+	return n.format() == unix.S_IFCHR && n.st.Rdev_major == 0 && n.st.Rdev_minor == 0
+}
+
+// mountPoint reports that another mount covers the entry (STATX_ATTR_MOUNT_ROOT,
+// Linux 5.8): what is seen is not the lower that the overlay has.
+func (n *node) mountPoint() bool {
+	return n.st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && n.st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// fileType is the word for the entry's type, also for those no plan can hold.
+func (n *node) fileType() change.FileType {
+	switch n.format() {
+	case unix.S_IFREG:
+		return change.Regular
+	case unix.S_IFDIR:
+		return change.Directory
+	case unix.S_IFLNK:
+		return change.Symlink
+	case unix.S_IFIFO:
+		return "fifo"
+	case unix.S_IFSOCK:
+		return "socket"
+	default:
+		return "device"
+	}
+}
+
+func plannable(t change.FileType) bool {
+	return t == change.Regular || t == change.Directory || t == change.Symlink
+}
+
+func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
+
+func (n *node) ctime() int64 { return nanos(n.st.Ctime) }
+
+// born is when the entry came into the upper: for a copied-up file its birth is
+// the moment of the copy-up.
+func (n *node) born() int64 {
+	if n.st.Mask&unix.STATX_BTIME != 0 {
+		return nanos(n.st.Btime)
+	}
+	return n.ctime()
+}
+
+func (n *node) identity() change.Identity {
+	return change.Identity{
+		Dev: unix.Mkdev(n.st.Dev_major, n.st.Dev_minor), Ino: n.st.Ino, CTime: n.ctime(),
+	}
+}
+
+// entry describes the node without its content hash.
+func (n *node) entry() (*change.Entry, error) {
+	if n == nil {
+		return nil, nil
+	}
+	id := n.identity()
+	e := &change.Entry{
+		Type: n.fileType(), Mode: uint32(n.st.Mode & 0o7777), UID: n.st.Uid, GID: n.st.Gid,
+		MTime: nanos(n.st.Mtime), ID: &id,
+	}
+	switch e.Type {
+	case change.Regular:
+		e.Size, e.Links = int64(n.st.Size), uint64(n.st.Nlink)
+	case change.Symlink:
+		target, err := n.readlink()
+		if err != nil {
+			return nil, err
+		}
+		e.Target = target
+	}
+	return e, nil
+}
+
+func (n *node) readlink() (change.Path, error) {
+	b := make([]byte, unix.PathMax)
+	k, err := unix.Readlinkat(n.dir, n.name, b)
+	if err != nil {
+		return "", fmt.Errorf("readlink %s: %w", change.Escape(n.name), err)
+	}
+	return change.Path(b[:k]), nil
+}
+
+// proc names the node for the xattr calls, which before Linux 6.13 have no form
+// relative to a descriptor. Only the last element is not the kernel's own link,
+// and the l… calls do not follow it.
+func (n *node) proc() string { return fmt.Sprintf("/proc/self/fd/%d/%s", n.dir, n.name) }
+
+// xattrs returns all extended attributes.
+func (n *node) xattrs() (map[string][]byte, error) {
+	if n == nil {
+		return nil, nil
+	}
+	names, err := xattrCall(func(b []byte) (int, error) { return unix.Llistxattr(n.proc(), b) })
+	if errors.Is(err, unix.EOPNOTSUPP) || len(names) == 0 && err == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list attributes of %s: %w", change.Escape(n.name), err)
+	}
+	all := map[string][]byte{}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		v, err := xattrCall(func(b []byte) (int, error) { return unix.Lgetxattr(n.proc(), name, b) })
+		if errors.Is(err, unix.ENODATA) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read attribute %s of %s: %w", name, change.Escape(n.name), err)
+		}
+		all[name] = bytes.Clone(v)
+	}
+	return all, nil
+}
+
+// xattrCall grows the buffer until the answer fits: attributes may be set
+// between asking for the size and reading.
+func xattrCall(call func([]byte) (int, error)) ([]byte, error) {
+	for size := 256; ; size *= 4 {
+		b := make([]byte, size)
+		n, err := call(b)
+		if errors.Is(err, unix.ERANGE) && size <= 1<<20 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return b[:n], nil
+	}
+}
+
+// openDir opens a child directory for reading. It follows nothing and stays on
+// the mount; reading leaves no access time.
+func openDir(dir int, name string) (int, error) {
+	how := &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOATIME,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	fd, err := openat2(dir, name, how)
+	if errors.Is(err, unix.EPERM) { // O_NOATIME is for the owner and root
+		how.Flags &^= unix.O_NOATIME
+		fd, err = openat2(dir, name, how)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("open directory %s: %w", change.Escape(name), err)
+	}
+	return fd, nil
+}
+
+// openFile opens a regular file for reading, under the same rules. O_NONBLOCK
+// keeps a FIFO that took the file's place from blocking us.
+func openFile(dir int, name string) (int, error) {
+	how := &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOATIME,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	fd, err := openat2(dir, name, how)
+	if errors.Is(err, unix.EPERM) {
+		how.Flags &^= unix.O_NOATIME
+		fd, err = openat2(dir, name, how)
+	}
+	return fd, err
+}
+
+// openat2 repeats what the kernel asks to be repeated: EAGAIN says that a rename
+// raced with the check that the path stays beneath.
+func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(dir, name, how)
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) && try < 64 {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// names lists a directory, sorted by bytes.
+func names(dir int) ([]string, error) {
+	if _, err := unix.Seek(dir, 0, 0); err != nil {
+		return nil, fmt.Errorf("rewind directory: %w", err)
+	}
+	var all []string
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := unix.ReadDirent(dir, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read directory: %w", err)
+		}
+		if n == 0 {
+			return sorted(all), nil
+		}
+		_, _, all = unix.ParseDirent(buf[:n], -1, all)
+	}
+}
