@@ -182,9 +182,10 @@ func (d *differ) equal(p *pair, o origin, now, want *change.Entry) (bool, error)
 	if now.Same(want) {
 		return true, nil
 	}
-	// A whiteout over what never was cannot be made; an origin that equals a
-	// copy means that the view changed nothing.
-	return want != nil && o.Old != nil && want.Same(o.Old), nil
+	// A copy that equals its origin means that the view changed nothing, whatever
+	// the host did since; but a directory is there for what is below it.
+	unchanged := want != nil && want.Same(o.Old)
+	return unchanged && (want.Type != change.Directory || p.lo.isDir()), nil
 }
 
 // same reports the same object, unchanged: its content need not be read again.

@@ -1,0 +1,203 @@
+package upper
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+func (l *lab) paths(names ...string) []change.Path {
+	var ps []change.Path
+	for _, n := range names {
+		ps = append(ps, change.Path(filepath.Join(l.host, n)))
+	}
+	return ps
+}
+
+// upperText lists the upper, to see that nothing stays behind.
+func (l *lab) upperText() string {
+	l.t.Helper()
+	var names []string
+	root := l.env + "/layers/root/upper"
+	must(l.t, filepath.WalkDir(root, func(p string, _ os.DirEntry, err error) error {
+		if p != root {
+			names = append(names, strings.TrimPrefix(p, root+"/"))
+		}
+		return err
+	}))
+	return strings.Join(names, " ")
+}
+
+func TestRemove(t *testing.T) {
+	for _, tt := range []struct {
+		name, host, view string
+		reset            []string
+		want, upper      string
+	}{
+		{"a file, with its copied-up parents", "mkdir -p a/b; echo x > a/b/f", "echo y > a/b/f", []string{"a/b/f"}, "", ""},
+		{"one of two", "mkdir a; echo x > a/f; echo x > a/g", "echo y > a/f; echo y > a/g", []string{"a/f"}, "modified a/g\n", "a a/g"},
+		{"a deletion", "echo x > f", "rm f", []string{"f"}, "", ""},
+		{"a tree", "mkdir -p a/b; echo x > a/b/f", "rm a/b/f; echo n > a/b/n; chmod 700 a", []string{"a"}, "", ""},
+		{"a parent that was changed itself stays", "mkdir a; echo x > a/f", "chmod 700 a; echo y > a/f", []string{"a/f"}, "modified a mode 0700 owner 0:0\n", "a"},
+		{"a new parent stays", "true", "mkdir a; echo y > a/f", []string{"a/f"}, "added a/\n", "a"},
+		{
+			"one name below a deleted directory", "mkdir -p a/b; echo x > a/f; echo x > a/b/g; echo x > a/b/h", "rm -r a",
+			[]string{"a/b/g"}, "deleted a/b/h\ndeleted a/f\n", "a a/b a/b/h a/f",
+		},
+		{
+			"one name that an opaque directory hides", "mkdir a; echo x > a/f; echo x > a/g", "rm -r a; mkdir a; echo n > a/n",
+			[]string{"a/f"}, "deleted a/g\nadded a/n\n", "a a/g a/n",
+		},
+		{
+			"one name of an opaque directory's own", "mkdir a; echo x > a/f; echo x > a/g", "rm -r a; mkdir a; echo n > a/f",
+			[]string{"a/f"}, "deleted a/g\n", "a a/g",
+		},
+		{"a file in a directory's place", "mkdir a; echo x > a/f", "rm -r a; echo y > a", []string{"a"}, "", ""},
+		{"what was never changed", "echo x > f; echo x > g", "echo y > f", []string{"g", "no/such"}, "modified f\n", "f"},
+		{"the whole base", "mkdir a; echo x > a/f", "rm -r a; echo y > g", []string{"."}, "", ""},
+		{"a parent and its child", "mkdir a; echo x > a/f", "echo y > a/f", []string{"a/f", "a"}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t, tt.host)
+			l.inView(tt.view)
+			l.record()
+			l.unmount()
+			must(t, Remove(l.env, l.paths(tt.reset...)))
+			if got := l.upperText(); got != tt.upper {
+				t.Errorf("upper holds %q, want %q", got, tt.upper)
+			}
+			l.mount()
+			l.want(tt.want)
+			for _, name := range tt.reset { // what was reset is the host's again
+				l.onHost("if [ -f " + name + " ]; then cmp " + name + " ../merged/" + name + "; fi")
+			}
+		})
+	}
+}
+
+func TestRemoveBelowAReplacementSaysWhatToReset(t *testing.T) {
+	l := newLab(t, "mkdir a; echo x > a/f")
+	l.inView("rm -r a; echo y > a")
+	l.unmount()
+	if err := Remove(l.env, l.paths("a/f")); err == nil || !strings.Contains(err.Error(), "reset that one") {
+		t.Errorf("error %v, want one that says what to reset", err)
+	}
+}
+
+func TestRemoveForgetsOriginAndStaging(t *testing.T) {
+	l := newLab(t, "mkdir d; echo x > d/x.pid")
+	must(t, MarkStaged(l.env, l.paths("d/x.pid")[0]))
+	l.inView("echo y > d/x.pid")
+	l.want("modified d/x.pid\n")
+	l.unmount()
+	must(t, Remove(l.env, l.paths("d")))
+	l.onHost("echo h > d/x.pid")
+	l.mount()
+	l.inView("echo z > d/x.pid")
+	l.want("ephemeral modified d/x.pid\n")
+}
+
+func TestRemoveAllLeavesAPristineView(t *testing.T) {
+	l := newLab(t, "chmod 711 .; mkdir a; echo x > a/f; mkdir b")
+	l.inView("chmod 700 .; rm -r a; echo y > b/g; ln -s q l; mkfifo p")
+	l.record()
+	l.unmount()
+	must(t, RemoveAll(l.env))
+	if got := l.upperText(); got != "" {
+		t.Errorf("upper holds %q", got)
+	}
+	l.mount()
+	l.want("")
+	st, err := os.Stat(l.merged)
+	must(t, err)
+	if st.Mode().Perm() != 0o711 {
+		t.Errorf("top has mode %o, want 711", st.Mode().Perm())
+	}
+}
+
+// A mount below the upper, or a directory handed in by a symlink, must survive.
+func TestRemoveStaysInTheLayer(t *testing.T) {
+	l := newLab(t, "mkdir a")
+	outside := t.TempDir()
+	must(t, os.WriteFile(outside+"/precious", nil, 0o600))
+	l.inView("mkdir a/m; ln -s " + outside + " a/l")
+	l.unmount()
+	must(t, unix.Mount(outside, l.env+"/layers/root/upper/a/m", "", unix.MS_BIND, ""))
+	if err := Remove(l.env, l.paths("a")); err == nil {
+		t.Error("removing a mount point succeeded")
+	}
+	if _, err := os.Stat(outside + "/precious"); err != nil {
+		t.Errorf("what lies outside is lost: %v", err)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	for _, tt := range []struct{ name, host, view, apply, want, upper string }{
+		{"modified and added files", "mkdir a; echo x > a/f", "echo y > a/f; echo n > a/n", "echo y > a/f; echo n > a/n", "", ""},
+		{"a deleted directory", "mkdir a; echo x > a/f", "rm -r a", "rm -r a", "", ""},
+		{"an opaque directory", "mkdir a; echo x > a/f", "rm -r a; mkdir a; echo n > a/n", "rm a/f; echo n > a/n", "", ""},
+		{
+			"a new directory keeps what was not applied", "true", "mkdir a; echo n > a/n; echo p > a/x.pid", "mkdir a; echo n > a/n",
+			"ephemeral added a/x.pid\n", "a a/x.pid",
+		},
+		{
+			"an opaque directory keeps a deletion that was not applied", "mkdir a; echo x > a/f; echo p > a/x.pid",
+			"rm -r a; mkdir a; echo n > a/n", "rm a/f; echo n > a/n", "ephemeral deleted a/x.pid\n", "a a/x.pid",
+		},
+		{"a directory's mode", "mkdir a; echo p > a/x.pid", "chmod 700 a; echo q > a/x.pid", "chmod 700 a", "ephemeral modified a/x.pid\n", "a a/x.pid"},
+		{"a file in a directory's place", "mkdir a; echo x > a/f", "rm -r a; echo y > a", "rm -r a; echo y > a", "", ""},
+		{"a directory in a file's place", "echo y > a", "rm a; mkdir a; echo x > a/f", "rm a; mkdir a; echo x > a/f", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t, tt.host)
+			l.inView(tt.view)
+			var applied []change.Path
+			for _, c := range l.diff().Changes {
+				applied = append(applied, c.Path)
+			}
+			l.unmount()
+			l.onHost(tt.apply)
+			must(t, Settle(l.env, applied))
+			if got := l.upperText(); got != tt.upper {
+				t.Errorf("upper holds %q, want %q", got, tt.upper)
+			}
+			l.mount()
+			l.want(tt.want)
+		})
+	}
+}
+
+func TestSettledDirectoryMayBeChangedAgain(t *testing.T) {
+	l := newLab(t, "mkdir a; echo p > a/x.pid")
+	l.inView("chmod 700 a; echo q > a/x.pid")
+	l.want("modified a mode 0700 owner 0:0\nephemeral modified a/x.pid\n")
+	l.unmount()
+	l.onHost("chmod 700 a")
+	must(t, Settle(l.env, l.paths("a")))
+	l.mount()
+	l.inView("chmod 750 a")
+	l.want("modified a mode 0750 owner 0:0\nephemeral modified a/x.pid\n")
+}
+
+func TestOpen(t *testing.T) {
+	l := newLab(t, "mkdir d; echo a > d/f; echo b > g; echo c > h")
+	l.inView("echo v > d/f; rm g; mkfifo g; ln -s /etc/passwd l; ln -s d e")
+	f, err := Open(l.env, l.paths("d/f")[0])
+	must(t, err)
+	defer f.Close()
+	if b, err := io.ReadAll(f); err != nil || string(b) != "v\n" {
+		t.Errorf("content %q, %v", b, err)
+	}
+	for _, name := range []string{"g", "h", "l", "d", "e/f", "../host/d/f", "no"} {
+		if f, err := Open(l.env, change.Path(l.host+"/"+name)); err == nil {
+			f.Close()
+			t.Errorf("%s was opened", name)
+		}
+	}
+}
