@@ -1,0 +1,53 @@
+package lease
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/netsandbox/netsandbox/backends/nstest"
+)
+
+func TestKeeperHasACgroupOfItsOwn(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Cgroup2)
+	roots, err := cgroupRoots()
+	if err != nil || len(roots) == 0 {
+		t.Fatalf("roots %v: %v", roots, err)
+	}
+	tr := begin(t, "patient")
+	name := fmt.Sprintf("/%s%d", scopePrefix, tr.keeper)
+	for _, r := range roots {
+		b, err := os.ReadFile(filepath.Join(r.dir, name, "cgroup.procs"))
+		if err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(tr.keeper) {
+			t.Errorf("%s%s holds %q (%v), want the keeper alone", r.dir, name, b, err)
+		}
+	}
+	tr.order("commit")
+	<-tr.ended
+	eventually(t, "the keeper ends", func() bool { return !alive(tr.keeper) })
+	for _, r := range roots {
+		if _, err := os.Stat(filepath.Join(r.dir, name)); err == nil {
+			t.Errorf("%s%s is left behind", r.dir, name)
+		}
+	}
+}
+
+func TestKeeperLeavesNoCgroupAfterAnUndo(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Cgroup2)
+	tr := begin(t, "patient")
+	if err := tr.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	tr.undone(ApplierDied)
+	roots, err := cgroupRoots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range roots {
+		if _, err := os.Stat(filepath.Join(r.dir, fmt.Sprintf("%s%d", scopePrefix, tr.keeper))); err == nil {
+			t.Errorf("a cgroup is left in %s", r.dir)
+		}
+	}
+}
