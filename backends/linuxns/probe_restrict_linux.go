@@ -26,19 +26,13 @@ func installFilter(program []unix.SockFilter) error {
 	return nil
 }
 
-// landlockABI returns 0 where Landlock is missing or switched off.
-func landlockABI() int {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0
-	}
-	return int(abi)
-}
-
 // tryLandlock restricts the calling thread to abstract sockets of its own
 // domain and connects to one from outside.
 func tryLandlock(context.Context, string) (string, error) {
-	abi := landlockABI()
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return "", fmt.Errorf("ask for the version: %w", errno)
+	}
 	const scopes = 6 // the first version that has them
 	if abi < scopes {
 		return "", fmt.Errorf("version %d, scopes need %d", abi, scopes)
@@ -52,7 +46,7 @@ func tryLandlock(context.Context, string) (string, error) {
 	attr := unix.LandlockRulesetAttr{Scoped: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL}
 	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
-		return "", fmt.Errorf("make a Landlock ruleset: %w", errno)
+		return "", fmt.Errorf("make a ruleset: %w", errno)
 	}
 	defer unix.Close(int(ruleset))
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -69,5 +63,5 @@ func tryLandlock(context.Context, string) (string, error) {
 	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: name}); !errors.Is(err, unix.EPERM) {
 		return "", fmt.Errorf("an abstract socket out of scope answered %v", err)
 	}
-	return fmt.Sprintf("version %d, abstract sockets and signals are scoped", abi), nil
+	return fmt.Sprintf("version %d, abstract sockets and signals can be scoped", abi), nil
 }
