@@ -57,7 +57,9 @@ func (l *Lab) Node(name string) (*Node, error) {
 		return nil, fmt.Errorf("make node %s: %w", name, err)
 	}
 	l.nodes = append(l.nodes, n)
-	return n, n.Up("lo")
+	// Link-local addresses would be tentative, and neighbours unanswered, for the
+	// first second or two.
+	return n, errors.Join(n.Sysctl("ipv6/conf/all/accept_dad", "0"), n.Sysctl("ipv6/conf/default/accept_dad", "0"), n.Up("lo"))
 }
 
 // Wire joins two nodes with a cable and switches both ends on.

@@ -3,6 +3,7 @@ package nettwin
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -114,6 +115,21 @@ func (n *network) name(index int) string {
 		}
 	}
 	return fmt.Sprintf("#%d", index)
+}
+
+// own lists the addresses of the namespace itself.
+func (n *network) own() []netip.Addr {
+	var out []netip.Addr
+	for _, m := range n.addresses {
+		typ := uint16(unix.IFA_LOCAL)
+		if m[0] == unix.AF_INET6 {
+			typ = unix.IFA_ADDRESS
+		}
+		if a, ok := netip.AddrFromSlice(rtnl.Find(m[unix.SizeofIfAddrmsg:], typ)); ok {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 func index(b []byte) int { return int(binary.NativeEndian.Uint32(b)) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
 // testLab is a host with two uplinks, a router behind each, and a server that
@@ -22,8 +23,9 @@ type testLab struct {
 	twin                           *Twin
 }
 
-func newLab(t *testing.T) *testLab {
+func newLab(t *testing.T, reqs ...nstest.Req) *testLab {
 	t.Helper()
+	nstest.Require(t, append([]nstest.Req{nstest.Root, nstest.NetNS, nstest.TUN}, reqs...)...)
 	l := &testLab{Lab: netlab.New()}
 	t.Cleanup(func() { must(t, l.Close()) })
 	for _, n := range []struct {

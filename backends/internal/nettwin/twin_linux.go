@@ -1,9 +1,11 @@
 package nettwin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -24,6 +26,7 @@ type Twin struct {
 	mu       sync.Mutex
 	taps     []*os.File // held here too: a relay that dies takes no link with it
 	relay    *relay.Process
+	loop     *loopback
 	notes    []string
 	baseline snapshot
 }
@@ -70,6 +73,9 @@ func (t *Twin) build(ctx context.Context) error {
 	if err := t.serve(r); err != nil {
 		return err
 	}
+	if err := t.serveLoopback(host); err != nil {
+		return err
+	}
 	t.baseline, err = t.record()
 	return err
 }
@@ -104,6 +110,66 @@ func (t *Twin) serve(r *replica) error {
 	return nil
 }
 
+// serveLoopback opens the loopback relay. A twin without it is poorer, not
+// broken: a kernel may lack nf_tables.
+func (t *Twin) serveLoopback(host *network) error {
+	servers, err := t.resolvers(host)
+	if err != nil {
+		return err
+	}
+	t.loop, err = t.openLoopback(servers)
+	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+		t.notes = append(t.notes, fmt.Sprintf("no service on the host's loopback is reachable: %v", err))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !t.loop.table.Owned {
+		t.notes = append(t.notes, "flushing nftables inside cuts the loopback relay: this kernel has no owned tables (5.12)")
+	}
+	return t.loop.add(t.opt.Relay)
+}
+
+// resolvers are the name servers that are the host itself.
+func (t *Twin) resolvers(host *network) ([]netip.Addr, error) {
+	found := t.opt.Resolvers
+	if found == nil {
+		f, err := os.Open(cmp.Or(t.opt.ResolvConf, "/etc/resolv.conf"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("read name servers: %w", err)
+		}
+		if err == nil {
+			defer f.Close()
+			found = nameservers(f)
+		}
+	}
+	servers := slices.Clone(stubs)
+	for _, a := range found {
+		if a.IsLoopback() || slices.Contains(host.own(), a) {
+			servers = append(servers, a)
+		}
+	}
+	slices.SortFunc(servers, netip.Addr.Compare)
+	return slices.Compact(servers), nil
+}
+
+// AddRelay makes TCP ports on the host's loopback and own addresses reachable
+// from the twin, each for as long as nothing inside listens on it.
+func (t *Twin) AddRelay(ports ...uint16) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.loop == nil {
+		return fmt.Errorf("add relay: %w", errors.ErrUnsupported)
+	}
+	for _, p := range ports { // for the next Reset
+		if !slices.Contains(t.opt.Relay, p) {
+			t.opt.Relay = append(slices.Clone(t.opt.Relay), p)
+		}
+	}
+	return t.loop.add(ports)
+}
+
 // Notes says what of the host's network the twin could not be given.
 func (t *Twin) Notes() []string {
 	t.mu.Lock()
@@ -120,6 +186,9 @@ func (t *Twin) Status() Status {
 		return s
 	}
 	s.Relay = t.relay.PID()
+	if t.loop != nil {
+		s.Released = t.loop.taken()
+	}
 	if err := t.relay.Err(); err != nil {
 		s.Err = err.Error()
 	}
@@ -132,6 +201,10 @@ func (t *Twin) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var errs []error
+	if t.loop != nil {
+		errs = append(errs, t.loop.close())
+		t.loop = nil
+	}
 	if t.relay != nil {
 		errs = append(errs, t.relay.Close())
 		t.relay = nil
