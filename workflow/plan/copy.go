@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// copier copies and hashes many files with one buffer.
+type copier struct {
+	sum     hash.Hash
+	buf     []byte
+	noClone bool // the filesystem said once that it cannot share extents
+}
+
+// cloneFrom is the size from which sharing extents is worth a try.
+const cloneFrom = 64 << 10
+
+// blob puts the wanted content of one change into the directory under its hash.
+func (c *copier) blob(dir string, ch change.Change, open func(change.Path) (*os.File, error)) error {
+	if !isHash(ch.New.SHA256) {
+		return fmt.Errorf("%s: the change names no content", ch.Path) // and would name our own directory
+	}
+	src, err := open(ch.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w: it is gone", ch.Path, ErrMoved)
+	}
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	name := filepath.Join(dir, ch.New.SHA256)
+	dst, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return c.proved(src, ch, nil) // another path wants the same bytes
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.proved(src, ch, dst), dst.Close())
+}
+
+// proved copies, unless dst is nil, and wants the bytes to be the planned ones.
+// What is hashed is what was written, or for a clone what was cloned.
+func (c *copier) proved(src *os.File, ch change.Change, dst *os.File) error {
+	var w io.Writer = io.Discard
+	r := src
+	switch {
+	case dst == nil:
+	case !c.noClone && ch.New.Size >= cloneFrom && c.clone(dst, src):
+		r = dst
+	default:
+		w = dst
+	}
+	sum, err := c.hash(w, r)
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", ch.Path, err)
+	}
+	if sum != ch.New.SHA256 {
+		return fmt.Errorf("%s: %w: its hash is %s, planned was %s", ch.Path, ErrMoved, sum, ch.New.SHA256)
+	}
+	return nil
+}
+
+func (c *copier) clone(dst, src *os.File) bool {
+	if err := reflink(dst, src); err != nil {
+		c.noClone = true
+		return false
+	}
+	return true
+}
+
+// hash copies from r to w and returns the hash of what passed.
+func (c *copier) hash(w io.Writer, r io.Reader) (string, error) {
+	if c.sum == nil {
+		c.sum = sha256.New()
+	}
+	c.sum.Reset()
+	for {
+		n, err := r.Read(c.buf)
+		if n > 0 {
+			c.sum.Write(c.buf[:n])
+			if _, err := w.Write(c.buf[:n]); err != nil {
+				return "", err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(c.sum.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
