@@ -15,9 +15,7 @@ func canaryPresent(f Facts) *Refusal {
 		if c.Kind != circuit.Canary || !c.Required {
 			continue
 		}
-		o, ok := f.Observations[c.ID]
-		switch {
-		case !ok:
+		switch o := f.Observations[c.ID]; {
 		case o.Result == circuit.Insensitive:
 			insensitive = append(insensitive, "circuit "+c.Label+" passes with the way out cut")
 		case o.Result.Holds():
