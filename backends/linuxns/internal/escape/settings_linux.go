@@ -25,7 +25,7 @@ var settings = []probe{
 	{"memory.max of the own cgroup", func(Fixture) (Verdict, string) { return open("/sys/fs/cgroup/memory.max") }},
 	{"cgroup.kill of the own cgroup", func(Fixture) (Verdict, string) { return open("/sys/fs/cgroup/cgroup.kill") }},
 	{"kcore", func(Fixture) (Verdict, string) { return read("/proc/kcore") }},
-	{"kmsg", func(Fixture) (Verdict, string) { return openFlags("/proc/kmsg", unix.O_RDONLY|unix.O_NONBLOCK) }},
+	{"kmsg", func(Fixture) (Verdict, string) { return read("/proc/kmsg") }},
 	{"timer_list", func(Fixture) (Verdict, string) { return read("/proc/timer_list") }},
 	{"kallsyms", kernelAddresses},
 }
@@ -61,18 +61,22 @@ func openFlags(path string, flags int) (Verdict, string) {
 	return judge(err, "opened")
 }
 
-// read counts as a hole when there is at least one byte: a mask of /dev/null
-// opens and is empty.
+// read opens for reading and reads nothing: the kernel's log loses what is read
+// from it. A mask of /dev/null opens as well.
 func read(path string) (Verdict, string) {
-	f, err := os.Open(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return judge(err, "")
 	}
-	defer f.Close()
-	if n, _ := f.Read(make([]byte, 1)); n == 0 {
-		return Denied, "empty"
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return judge(err, "")
 	}
-	return Hole, "read"
+	if st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3) {
+		return Denied, "masked"
+	}
+	return Hole, "opened"
 }
 
 // kernelAddresses: the file is world-readable, with zeroes for who may not know.
