@@ -108,7 +108,7 @@ type View interface {
 // Layer is the differential content of a view.
 type Layer interface {
 	// Stage puts a candidate for one absolute path into the layer, through the
-	// merged mount, and returns the path at which it is found in the view.
+	// merged mount: in the view it is found under the same path.
 	Stage(ctx context.Context, path change.Path, c Candidate) error
 	// Changes returns everything that differs from the host. It reads, it does
 	// not stop processes; see [Inhabited.Freeze] for a stable answer.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -45,19 +46,49 @@ func beforeSudo(pid int) ([]string, error) {
 	return nil, fmt.Errorf("no ancestor outside sudo")
 }
 
-// process returns name and parent of a process from proc_pid_stat(5). The name
-// stands in the outermost parentheses and may itself contain some.
+// process returns name and parent of a process.
 func process(pid int) (comm string, ppid int, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
 		return "", 0, err
 	}
-	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
-	if open < 0 || end < open {
-		return "", 0, fmt.Errorf("parse /proc/%d/stat", pid)
+	f, err := statFields(pid)
+	if err != nil {
+		return "", 0, err
 	}
-	if _, err := fmt.Sscanf(string(b[end+1:]), " %s %d", new(string), &ppid); err != nil {
-		return "", 0, fmt.Errorf("parse /proc/%d/stat: %w", pid, err)
+	ppid, err = strconv.Atoi(f[1])
+	return strings.TrimSpace(string(b)), ppid, err
+}
+
+// statFields returns the fields of proc_pid_stat(5) from the third, the state,
+// on. The name before them stands in parentheses and may itself contain some.
+func statFields(pid int) ([]string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
 	}
-	return string(b[open+1 : end]), ppid, nil
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 20 {
+		return nil, fmt.Errorf("parse /proc/%d/stat", pid)
+	}
+	return f, nil
+}
+
+// sessionID returns the session of a process, or 0 when it cannot be read.
+func sessionID(pid int) int {
+	f, err := statFields(pid)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(f[3])
+	return n
+}
+
+// startTime returns when a process began, in clock ticks since boot.
+func startTime(pid int) (uint64, error) {
+	f, err := statFields(pid)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(f[19], 10, 64)
 }

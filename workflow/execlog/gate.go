@@ -48,6 +48,21 @@ func Gate(dir, text string) error {
 	return e.overwriteGate(text)
 }
 
+// Shut reports whether the gate of an environment keeps commands out.
+func Shut(dir string) (bool, error) {
+	e, err := openEnv(dir)
+	if err != nil {
+		return false, err
+	}
+	defer e.Close()
+	f, err := e.openLog(os.O_RDWR|os.O_CREATE, unix.LOCK_EX)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	return e.passable() != nil, nil
+}
+
 // replaceGate puts a new file in the gate's place.
 func (e *envDir) replaceGate(text string) error {
 	const fresh = gateFile + ".new"

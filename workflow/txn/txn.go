@@ -165,6 +165,9 @@ func (t *Txn) ID() string { return t.header.ID }
 // Dir returns the transaction's directory, which Open takes.
 func (t *Txn) Dir() string { return t.dir }
 
+// File returns the name of the transaction's file, which a keeper watches.
+func (t *Txn) File() string { return filepath.Join(t.dir, logName) }
+
 // Header returns what the transaction is for.
 func (t *Txn) Header() Header { return t.header }
 

@@ -1,0 +1,112 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/guards"
+	"github.com/netsandbox/netsandbox/states"
+	"github.com/netsandbox/netsandbox/workflow/execlog"
+	"github.com/netsandbox/netsandbox/workflow/journal"
+	"github.com/netsandbox/netsandbox/workflow/report"
+)
+
+// Discard ends an environment with its unapplied changes. Its journal and its
+// transactions stay.
+func (w *Workflow) Discard(ctx context.Context, name string) (report.Moved, error) {
+	return w.end(ctx, name, nil)
+}
+
+// Remove ends an environment that has no unapplied changes.
+func (w *Workflow) Remove(ctx context.Context, name string) (report.Moved, error) {
+	return w.end(ctx, name, func(p place) error {
+		l, err := w.read(ctx, p)
+		if err != nil {
+			return err
+		}
+		if n := len(l.Changes) + len(l.Blockers); n > 0 {
+			return w.recordRefusal(ctx, p, &RefusedError{
+				Env: name, From: p.env.State, On: "remove",
+				Refusals: []guards.Refusal{{
+					Guard: "unchanged", Reason: fmt.Sprintf("%d unapplied changes would be lost", n),
+					Fix: "netsandbox discard " + name + " --yes",
+				}},
+			})
+		}
+		return nil
+	})
+}
+
+func (w *Workflow) end(ctx context.Context, name string, allowed func(place) error) (report.Moved, error) {
+	doc := report.Moved{Schema: report.Schema("moved"), Name: name, On: "discard"}
+	err := again(ctx, func() error {
+		p, err := w.find(ctx, name)
+		if err != nil {
+			return err
+		}
+		doc.From, doc.To = p.env.State, p.env.State
+		if p.env.State == states.Trial {
+			return w.recordRefusal(ctx, p, impossible(guards.Facts{Env: name, State: p.env.State}, "discard"))
+		}
+		if ready(p.env) {
+			unlock, err := w.lock(p, execlog.Exclusive)
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			if allowed != nil {
+				if err := allowed(p); err != nil {
+					return err
+				}
+			}
+		}
+		// The row ends first: from here on the name is free, and whatever of the
+		// directory is left is found among the tombstones by recover.
+		err = w.store.Update(ctx, func(tx *journal.Tx) error {
+			if err := tx.RevokeGrants(p.env.ID, "the environment ended"); err != nil {
+				return err
+			}
+			if err := w.event(tx, p.env.ID, "", EventEnvDiscarded, map[string]any{"name": name, "state": p.env.State}); err != nil {
+				return err
+			}
+			return tx.Tombstone(p.env)
+		})
+		if err != nil {
+			return err
+		}
+		doc.Note = "transactions stay: netsandbox history"
+		return w.bury(context.WithoutCancel(ctx), p.spec)
+	})
+	return doc, err
+}
+
+// bury moves an environment's directory out of the way and lets the backend end
+// and delete it. It is repeatable; recover finishes what a crash interrupted.
+func (w *Workflow) bury(ctx context.Context, spec backends.Spec) error {
+	tomb := filepath.Join(w.Dir, tombstonesDir, spec.ID)
+	if err := os.Rename(spec.Dir, tomb); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("move %s to the tombstones: %w", spec.Name, err)
+	}
+	if _, err := os.Lstat(tomb); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	buried := spec
+	buried.Dir = tomb
+	if err := w.Backend.Open(buried).Discard(ctx); err != nil {
+		return fmt.Errorf("discard %s: %w", spec.Name, err)
+	}
+	return w.store.Update(ctx, func(tx *journal.Tx) error {
+		rs, err := tx.Resources(spec.ID)
+		for _, r := range rs {
+			if err := tx.GoneResource(r.ID); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+}

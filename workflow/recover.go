@@ -1,0 +1,165 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/guards"
+	"github.com/netsandbox/netsandbox/states"
+	"github.com/netsandbox/netsandbox/workflow/execlog"
+	"github.com/netsandbox/netsandbox/workflow/journal"
+	"github.com/netsandbox/netsandbox/workflow/report"
+	"github.com/netsandbox/netsandbox/workflow/txn"
+)
+
+// Recover finishes or undoes whatever an earlier process left half done: every
+// transaction whose file says that there is work, every environment whose state
+// lags behind, every directory among the tombstones. Every verb that changes
+// something runs it first. A transaction that a living process is at is left to
+// that process.
+func (w *Workflow) Recover(ctx context.Context) (report.Recovered, error) {
+	doc := report.Recovered{Schema: report.Schema("recovered"), Done: []report.Recovery{}, Swept: []string{}, Left: []backends.Leftover{}}
+	if w.Host == nil {
+		return doc, nil
+	}
+	rows, err := w.unfinished(ctx)
+	if err != nil {
+		return doc, err
+	}
+	var errs []error
+	for _, row := range rows {
+		errs = append(errs, w.recover(ctx, row, &doc))
+	}
+	errs = append(errs, w.reopen(ctx), w.exhume(ctx, &doc))
+	if len(doc.Left) > 0 {
+		errs = append(errs, &IncompleteError{Txn: doc.Done[0].Txn, Left: doc.Left})
+	}
+	return doc, errors.Join(errs...)
+}
+
+// unfinished lists the transactions whose row is not final, oldest first.
+func (w *Workflow) unfinished(ctx context.Context) ([]journal.Txn, error) {
+	var rows []journal.Txn
+	return rows, w.store.View(ctx, func(tx *journal.Tx) error {
+		all, err := tx.Txns(journal.TxnFilter{Status: []string{
+			string(txn.Prepared), string(txn.Armed), string(txn.Applying), string(txn.Trial), string(txn.Incomplete),
+		}})
+		for i := len(all) - 1; i >= 0; i-- {
+			rows = append(rows, all[i])
+		}
+		return err
+	})
+}
+
+func (w *Workflow) recover(ctx context.Context, row journal.Txn, doc *report.Recovered) error {
+	now, err := w.Clock()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(row.Path); errors.Is(err, os.ErrNotExist) {
+		// The row is the intent; the crash came before the file, so nothing happened.
+		return w.store.Update(ctx, func(tx *journal.Tx) error {
+			return tx.MoveTxn(row.ID, row.Status, string(txn.Undone), nil)
+		})
+	}
+	err = w.store.Update(ctx, func(tx *journal.Tx) error {
+		return w.event(tx, row.Env, row.ID, EventRecoverStarted, map[string]any{"status": row.Status})
+	})
+	if err != nil {
+		return err
+	}
+	res, err := txn.Recover(context.WithoutCancel(ctx), row.Path, w.Host, now.BootID)
+	if errors.Is(err, txn.ErrBusy) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("recover %s: %w", row.ID, err)
+	}
+	r := report.Recovery{Txn: row.ID, Outcome: string(res.Status)}
+	if res.Verdict != nil {
+		r.Reason = res.Verdict.Reason
+	}
+	doc.Done, doc.Left = append(doc.Done, r), append(doc.Left, res.Leftovers...)
+	return w.resettle(ctx, row)
+}
+
+// resettle makes the environment of a recovered transaction agree with it.
+func (w *Workflow) resettle(ctx context.Context, row journal.Txn) error {
+	t, err := txn.Open(row.Path)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	var env journal.Env
+	err = w.store.View(ctx, func(tx *journal.Tx) (err error) {
+		env, err = tx.EnvByID(row.Env)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !env.Tombstone.IsZero() {
+		return w.reindex(ctx, row, t)
+	}
+	p, err := w.placed(env)
+	if err != nil {
+		return err
+	}
+	if _, err := w.settle(ctx, &p, t, guards.Facts{}); err != nil {
+		return err
+	}
+	return w.store.Update(ctx, func(tx *journal.Tx) error {
+		return w.event(tx, row.Env, row.ID, EventRecoverFinished, verdictData(t))
+	})
+}
+
+// reopen opens gates that a crash left shut: between the gate and the state of
+// an attempt that never began.
+func (w *Workflow) reopen(ctx context.Context) error {
+	var envs []journal.Env
+	err := w.store.View(ctx, func(tx *journal.Tx) (err error) {
+		envs, err = tx.Envs()
+		return err
+	})
+	for _, e := range envs {
+		if e.State == states.Trial || !ready(e) {
+			continue
+		}
+		if shut, gerr := execlog.Shut(w.envDir(e.Name)); gerr != nil || !shut {
+			continue
+		}
+		// An apply that is under way holds the lock, and its gate is right.
+		l, lerr := execlog.EnvLock(w.envDir(e.Name), execlog.Exclusive, false)
+		if lerr != nil {
+			continue
+		}
+		err = errors.Join(err, execlog.Gate(w.envDir(e.Name), execlog.Open), l.Close())
+	}
+	return err
+}
+
+// exhume finishes discards: what lies among the tombstones is not named by any
+// live environment.
+func (w *Workflow) exhume(ctx context.Context, doc *report.Recovered) error {
+	var ended []journal.Env
+	err := w.store.View(ctx, func(tx *journal.Tx) (err error) {
+		ended, err = tx.EndedEnvs()
+		return err
+	})
+	for _, e := range ended {
+		if _, serr := os.Lstat(filepath.Join(w.Dir, tombstonesDir, e.ID)); serr != nil {
+			continue
+		}
+		p, perr := w.placed(e)
+		if perr != nil {
+			continue // another user's
+		}
+		err = errors.Join(err, w.bury(ctx, p.spec))
+		doc.Swept = append(doc.Swept, "environment "+e.Name)
+	}
+	return err
+}

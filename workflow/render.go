@@ -1,0 +1,61 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// maxText is how much of a file a unified diff reads. Beyond it a difference is
+// told in words.
+const maxText = 1 << 20
+
+// render tells one change as text.
+func (w *Workflow) render(ctx context.Context, p place, c change.Change, secrets bool) (string, error) {
+	var was, now []byte
+	var err error
+	if c.Old != nil && c.Old.Type == change.Regular && c.Old.Size <= maxText {
+		if was, err = readHost(c.Path); err != nil {
+			return "", err
+		}
+	}
+	if c.New != nil && c.New.Type == change.Regular && c.New.Size <= maxText {
+		f, err := p.view.Content(ctx, c.Path)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		if now, err = io.ReadAll(io.LimitReader(f, maxText)); err != nil {
+			return "", fmt.Errorf("read candidate: %w", err)
+		}
+	}
+	_ = secrets
+	if was == nil && now == nil {
+		return string(c.Op) + " " + c.Path.String(), nil
+	}
+	return udiff.Unified("a"+c.Path.String(), "b"+c.Path.String(), string(was), string(now)), nil
+}
+
+// readHost reads the host's side of a difference. What vanished meanwhile reads
+// as empty: the difference itself says that it was there.
+func readHost(path change.Path) ([]byte, error) {
+	f, err := os.Open(string(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read host file: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxText))
+	if err != nil {
+		return nil, fmt.Errorf("read host file: %w", err)
+	}
+	return b, nil
+}

@@ -1,0 +1,146 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/guards"
+	"github.com/netsandbox/netsandbox/states"
+	"github.com/netsandbox/netsandbox/workflow/hostlock"
+	"github.com/netsandbox/netsandbox/workflow/journal"
+	"github.com/netsandbox/netsandbox/workflow/report"
+	"github.com/netsandbox/netsandbox/workflow/txn"
+)
+
+// Rollback restores the host from committed transactions, in the given order.
+// It works after the environment is gone, from the transaction's file alone.
+func (w *Workflow) Rollback(ctx context.Context, ids []string) ([]report.Applied, error) {
+	var out []report.Applied
+	if len(ids) == 0 {
+		return out, fmt.Errorf("%w: name a transaction", ErrUsage)
+	}
+	for _, id := range ids {
+		var doc report.Applied
+		err := again(ctx, func() (err error) {
+			doc, err = w.rollback(ctx, id)
+			return err
+		})
+		out = append(out, doc)
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, error) {
+	doc := report.Applied{Schema: report.Schema("applied"), Txn: id, Circuits: []report.Circuit{}}
+	row, err := w.row(ctx, id)
+	if err != nil {
+		return doc, err
+	}
+	doc.Name = row.EnvName
+	host, err := hostlock.Take(hostlock.Holder{PID: os.Getpid(), UID: uint32(os.Geteuid()), Env: row.EnvName, Txn: id})
+	if err != nil {
+		return doc, hint(fmt.Errorf("%w: %w", ErrBusy, err), "netsandbox history")
+	}
+	defer host.Close()
+	t, err := txn.Open(row.Path)
+	if err != nil {
+		return doc, err
+	}
+	defer t.Close()
+	switch t.Status() {
+	case txn.Undone:
+		doc.Outcome = "already_rolled_back"
+		return doc, nil
+	case txn.Committed, txn.Incomplete:
+	default:
+		return doc, hint(fmt.Errorf("%w: %s is %s", ErrBusy, id, t.Status()), "netsandbox wait %s", id)
+	}
+	var env journal.Env
+	f, err := w.reverse(ctx, row, t, &env)
+	if err != nil {
+		return doc, err
+	}
+	if r := guards.Check([]states.Guard{states.Reversible}, f); len(r) > 0 {
+		return doc, w.recordRefusal(ctx, place{env: env}, &RefusedError{Env: row.EnvName, From: env.State, On: states.Rollback, Refusals: r})
+	}
+	left, err := t.Rollback(ctx, w.Host, txn.Operator, "rolled back by "+actor())
+	if err != nil {
+		left = append(left, backends.Leftover{Subject: id, Found: err.Error(), Wanted: "the host as before", Fix: "netsandbox recover"})
+	}
+	doc.Left, doc.Changes = left, len(t.Steps())
+	serr := w.rolledBack(ctx, row, t, env, f, left)
+	if len(left) > 0 {
+		doc.Outcome = "incomplete"
+		return doc, errors.Join(&IncompleteError{Txn: id, Left: left}, serr)
+	}
+	doc.Outcome, doc.State = "rolled_back", states.RolledBack
+	return doc, serr
+}
+
+// reverse gathers whether a transaction can be taken back: that no newer one
+// covers the same paths, and that the host is still as committed.
+func (w *Workflow) reverse(ctx context.Context, row journal.Txn, t *txn.Txn, env *journal.Env) (guards.Facts, error) {
+	f := guards.Facts{Env: row.EnvName, Cycle: row.Cycle}
+	f.Reverse.Known = true
+	var newer []journal.Txn
+	err := w.store.View(ctx, func(tx *journal.Tx) (err error) {
+		if *env, err = tx.EnvByID(row.Env); err != nil {
+			return err
+		}
+		all, err := tx.Txns(journal.TxnFilter{Status: []string{string(txn.Committed)}})
+		for _, x := range all {
+			if x.Seq > row.Seq {
+				newer = append(newer, x)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return f, err
+	}
+	f.State = env.State
+	mine := paths(t)
+	for _, x := range newer {
+		o, err := txn.Open(x.Path)
+		if err != nil {
+			return f, err
+		}
+		if slices.ContainsFunc(paths(o), func(p change.Path) bool { return slices.Contains(mine, p) }) {
+			f.Reverse.Newer = append(f.Reverse.Newer, x.ID)
+		}
+		o.Close()
+	}
+	if t.Status() != txn.Committed {
+		return f, nil // an undo that began is finished, whatever drifted
+	}
+	left, err := t.Verify(ctx, w.Host)
+	f.Reverse.Drifted = obstacles(left)
+	return f, err
+}
+
+// rolledBack moves the environment of the current cycle's transaction, when
+// there still is one, and the index.
+func (w *Workflow) rolledBack(ctx context.Context, row journal.Txn, t *txn.Txn, env journal.Env, f guards.Facts, left []backends.Leftover) error {
+	if env.Tombstone.IsZero() && env.State == states.Committed && env.Cycle == row.Cycle {
+		p, err := w.placed(env)
+		if err != nil {
+			return err
+		}
+		f.Undo = guards.Undo{Verified: len(left) == 0, Left: obstacles(left)}
+		_, err = w.do(ctx, &p, move{on: states.Rollback, facts: f, txn: row.ID, with: func(tx *journal.Tx, env *journal.Env, _ states.State) error {
+			return w.event(tx, env.ID, row.ID, EventTrialDecided, verdictData(t))
+		}})
+		if err != nil && !errors.As(err, new(*RefusedError)) {
+			return err
+		}
+	}
+	return w.reindex(ctx, row, t)
+}
