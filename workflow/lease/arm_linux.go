@@ -39,7 +39,7 @@ type Lease struct {
 // is left and nothing may be changed.
 func Arm(ctx context.Context, cfg Config) (_ *Lease, err error) {
 	cfg = cfg.filled()
-	sweepScopes()
+	Sweep()
 	l := &Lease{cfg: cfg, exited: make(chan struct{}), lost: make(chan struct{}), broken: make(chan string, 1), stop: make(chan struct{})}
 	if err := l.start(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotArmed, err)
@@ -147,6 +147,6 @@ func (l *Lease) abandon() error {
 		err = nil
 	}
 	<-l.exited
-	sweepScopes()
+	Sweep()
 	return errors.Join(err, l.conn.Close())
 }

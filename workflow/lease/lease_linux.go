@@ -55,7 +55,7 @@ func (l *Lease) Release(verdict string) error {
 		err = errors.Join(err, errors.New("the keeper did not end when it was released"), l.keeper.Process.Kill())
 		<-l.exited
 	}
-	sweepScopes()
+	Sweep()
 	if err = errors.Join(err, l.conn.Close()); err != nil {
 		return fmt.Errorf("release lease: %w", err)
 	}
@@ -140,5 +140,5 @@ func (l *Lease) lose(why error) {
 	close(l.lost)
 	_ = l.conn.Close()
 	<-l.exited
-	sweepScopes()
+	Sweep()
 }

@@ -40,5 +40,8 @@ func (*Lease) Release(string) error { return errors.ErrUnsupported }
 // Keep is not available here.
 func Keep(context.Context, int, KeepConfig) error { return errors.ErrUnsupported }
 
+// Leftovers is not available here.
+func Leftovers() []string { return nil }
+
 // Sweep is not available here.
 func Sweep() {}

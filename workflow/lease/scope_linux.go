@@ -112,19 +112,32 @@ func own(key string) (string, error) {
 	return "", fmt.Errorf("no hierarchy %q in /proc/self/cgroup", key)
 }
 
-// Sweep removes the cgroups of keepers that were killed. One that is in use
-// cannot be removed.
-func Sweep() { sweepScopes() }
-
-func sweepScopes() {
-	roots, err := cgroupRoots()
-	if err != nil {
-		return
-	}
-	for _, r := range roots {
-		left, _ := filepath.Glob(filepath.Join(r.dir, scopePrefix+"*"))
-		for _, dir := range left {
-			_ = unix.Rmdir(dir)
+// Leftovers lists the cgroups of keepers that were killed, for doctor.
+func Leftovers() (dirs []string) {
+	for _, dir := range scopes() {
+		if b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err == nil && len(b) == 0 {
+			dirs = append(dirs, dir)
 		}
 	}
+	return dirs
+}
+
+// Sweep removes them. One that is in use cannot be removed.
+func Sweep() {
+	for _, dir := range scopes() {
+		_ = unix.Rmdir(dir)
+	}
+}
+
+// scopes lists the cgroups of all keepers.
+func scopes() (dirs []string) {
+	roots, err := cgroupRoots()
+	if err != nil {
+		return nil
+	}
+	for _, r := range roots {
+		found, _ := filepath.Glob(filepath.Join(r.dir, scopePrefix+"*")) // only a bad pattern is an error
+		dirs = append(dirs, found...)
+	}
+	return dirs
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -50,4 +52,23 @@ func TestKeeperLeavesNoCgroupAfterAnUndo(t *testing.T) {
 			t.Errorf("a cgroup is left in %s", r.dir)
 		}
 	}
+}
+
+func TestKilledKeeperLeavesWhatSweepRemoves(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Cgroup2)
+	tr := begin(t, "patient")
+	// Stopped, the applier cannot sweep by itself.
+	tr.signal(tr.applier, unix.SIGSTOP)
+	tr.signal(tr.keeper, unix.SIGKILL)
+	name := fmt.Sprintf("%s%d", scopePrefix, tr.keeper)
+	left := func() (n int) {
+		for _, dir := range Leftovers() {
+			if filepath.Base(dir) == name {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the cgroups are empty", func() bool { return left() > 0 })
+	eventually(t, "they are swept", func() bool { Sweep(); return left() == 0 })
 }
