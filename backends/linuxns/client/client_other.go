@@ -1,0 +1,18 @@
+//go:build !linux
+
+package client
+
+import (
+	"context"
+	"errors"
+
+	"github.com/netsandbox/netsandbox/backends"
+)
+
+// Exec is not supported here.
+func Exec(context.Context, backends.Spec, Request) (int, error) {
+	return StatusFailed, errors.ErrUnsupported
+}
+
+// Start is not supported here.
+func Start(context.Context, backends.Spec) error { return errors.ErrUnsupported }

@@ -1,0 +1,266 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
+)
+
+// errGone: the connection ended before the start was confirmed, so nothing ran.
+var errGone = errors.New("the view ended before the command was started")
+
+// Exec runs a command in the view and returns its status as a shell would: the
+// exit code, or 128 plus the signal. With an error nothing was run, or its end
+// was not seen, and the status is 125, 126 or 127.
+func Exec(ctx context.Context, spec backends.Spec, r Request) (int, error) {
+	s, err := newSession(r)
+	if err != nil {
+		return StatusFailed, err
+	}
+	defer s.close()
+	status, err := s.attempt(ctx, spec)
+	if errors.Is(err, errGone) {
+		// Init or holder had just died. Only before a start is confirmed may a
+		// command be sent again: afterwards it may have done half of its work.
+		status, err = s.attempt(ctx, spec)
+	}
+	return status, err
+}
+
+// session is one command with what of the caller's surroundings goes along.
+type session struct {
+	*streams
+	detach bool
+	fds    []int // of files, without terminals
+	start  wire.Start
+	body   []byte
+}
+
+func newSession(r Request) (*session, error) {
+	if len(r.Argv) == 0 {
+		return nil, errors.New("no command given")
+	}
+	io, err := openStreams(r)
+	if err != nil {
+		return nil, err
+	}
+	env := filter(r.Env)
+	s := &session{streams: io, detach: r.Detach, body: wire.Strings(r.Argv, env, []string{r.Cwd})}
+	s.start = wire.Start{
+		Argc: len(r.Argv), Envc: len(env), Detach: r.Detach, Umask: umask(), Limits: limits(),
+	}
+	for i, f := range s.files {
+		if err := s.pass(i, f); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// pass decides how a descriptor gets into the view.
+func (s *session) pass(i int, f *os.File) error {
+	fd := int(f.Fd())
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("look at descriptor %d: %w", i, err)
+	}
+	if size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err == nil {
+		s.start.TTY[i] = true
+		s.start.Rows, s.start.Cols = size.Row, size.Col
+		return nil
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFIFO:
+		reopenable(fd, st)
+	case unix.S_IFSOCK, unix.S_IFREG:
+	case unix.S_IFCHR:
+		if unix.Major(st.Rdev) != 1 { // null, zero, full, random, urandom
+			return fmt.Errorf("descriptor %d is a device and cannot be passed into a view", i)
+		}
+	default: // a directory would be a way into the host's tree
+		return fmt.Errorf("descriptor %d is neither pipe, socket, file nor terminal and cannot be passed into a view", i)
+	}
+	s.fds = append(s.fds, fd)
+	return nil
+}
+
+// reopenable lets the inside open /dev/stdout and /dev/stderr again, as scripts
+// do: an anonymous pipe belongs to the caller's uid, which is another inside.
+// Nobody else can reach it by a name, so a wider mode gives nothing away.
+func reopenable(fd int, st unix.Stat_t) {
+	var fs unix.Statfs_t
+	if st.Uid != uint32(os.Geteuid()) || unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.PIPEFS_MAGIC {
+		return
+	}
+	_ = unix.Fchmod(fd, 0o666)
+}
+
+// attempt sends the command and follows it to its end.
+func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) {
+	conn, err := dial(ctx, spec)
+	if err != nil {
+		return StatusFailed, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := conn.Send(s.start, s.body, s.fds...); err != nil {
+		return StatusFailed, errors.Join(errGone, err)
+	}
+	var e wire.Event
+	_, fds, err := conn.Recv(&e)
+	if ctx.Err() != nil {
+		wire.CloseAll(fds)
+		return StatusFailed, ctx.Err()
+	}
+	if err != nil {
+		return StatusFailed, errors.Join(errGone, err)
+	}
+	if !e.Started {
+		wire.CloseAll(fds)
+		return max(e.Status, StatusFailed), errors.New(e.Error)
+	}
+	if s.detach {
+		wire.CloseAll(fds)
+		return 0, nil
+	}
+	var t *tty
+	if len(fds) > 0 {
+		if t, err = openTTY(fds[0], s.files, s.start.TTY); err != nil {
+			wire.CloseAll(fds)
+			return StatusFailed, err
+		}
+		wire.CloseAll(fds[1:])
+		defer t.close()
+	}
+	return follow(ctx, conn, t)
+}
+
+// forwarded are the signals that a command gets instead of us.
+var forwarded = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
+	syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGALRM, syscall.SIGWINCH,
+}
+
+// follow passes signals on until the command ends.
+func follow(ctx context.Context, conn *wire.Conn, t *tty) (int, error) {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+	type message struct {
+		e   wire.Event
+		err error
+	}
+	end := make(chan message, 1)
+	go func() {
+		var m message
+		var fds []int
+		_, fds, m.err = conn.Recv(&m.e)
+		wire.CloseAll(fds)
+		end <- m
+	}()
+	for {
+		select {
+		case sig := <-signals:
+			if sig == syscall.SIGWINCH && t != nil {
+				t.resize()
+				continue
+			}
+			n, ok := sig.(syscall.Signal)
+			if ok {
+				_ = conn.Send(wire.Control{Signal: int(n)}, nil) // an end is seen below
+			}
+		case m := <-end:
+			if ctx.Err() != nil {
+				return StatusFailed, ctx.Err()
+			}
+			if m.err != nil || !m.e.Exited {
+				return StatusFailed, lost(m.err)
+			}
+			if m.e.Signal != 0 {
+				return 128 + m.e.Signal, nil
+			}
+			return m.e.Exit, nil
+		}
+	}
+}
+
+func lost(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return errors.New("the view ended while the command ran; how the command ended is not known")
+	}
+	return fmt.Errorf("lost the view while the command ran: %w", err)
+}
+
+// filter leaves out what names a socket of the host's session: from inside it
+// would only make programs wait.
+func filter(env []string) []string {
+	out := make([]string, 0, len(env))
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		switch name {
+		case "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR",
+			"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "GPG_AGENT_INFO", "NOTIFY_SOCKET",
+			"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "INVOCATION_ID", "JOURNAL_STREAM":
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func limits() []wire.Limit {
+	ls := make([]wire.Limit, 0, wire.Limits)
+	for r := range wire.Limits {
+		var l unix.Rlimit
+		if err := unix.Prlimit(0, r, nil, &l); err != nil {
+			break
+		}
+		ls = append(ls, wire.Limit{Cur: l.Cur, Max: l.Max})
+	}
+	return ls
+}
+
+// umask reads the file mode mask without setting it, which would race with
+// other threads that make files.
+func umask() int {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0o022
+	}
+	_, rest, ok := strings.Cut(string(b), "\nUmask:\t")
+	var m int
+	if _, err := fmt.Sscanf(rest, "%o", &m); !ok || err != nil {
+		return 0o022
+	}
+	return m
+}
+
+// dial connects to the holder, starting one where none lives.
+func dial(ctx context.Context, spec backends.Spec) (*wire.Conn, error) {
+	conn, err := wire.Dial(spec.Dir, envdir.ExecSocket)
+	if err == nil || !absent(err) {
+		return conn, err
+	}
+	if err := Start(ctx, spec); err != nil {
+		return nil, err
+	}
+	return wire.Dial(spec.Dir, envdir.ExecSocket)
+}
+
+// absent reports an error of connecting that means that no holder lives.
+func absent(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT)
+}

@@ -1,0 +1,321 @@
+package builder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mountplan"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
+)
+
+// patience is how long a filesystem that depends on another machine or process
+// may take to be layered.
+const patience = 5 * time.Second
+
+// piece is one prepared mount: attached in scratch, without those below it, so
+// that an alias can be taken of what another mount covers.
+type piece struct {
+	mountplan.Entry
+	tree  int // the attached mount, or -1
+	attrs uint64
+}
+
+// tree stages every layer and puts the view's root together.
+func (b *build) tree(plan mountplan.Plan) error {
+	pieces := make([]piece, len(plan.Entries))
+	defer func() {
+		for _, p := range pieces {
+			if p.tree > 0 {
+				unix.Close(p.tree)
+			}
+		}
+	}()
+	for i, e := range plan.Entries {
+		p := &pieces[i]
+		*p = piece{Entry: e, tree: -1, attrs: attributes(e.Mount)}
+		if e.Treatment != mountplan.Layer {
+			continue
+		}
+		if i == 0 {
+			if err := b.stage(p, 0); err != nil {
+				return fmt.Errorf("layer /: %w", err)
+			}
+			if err := b.attachRoot(p); err != nil {
+				return err
+			}
+			continue
+		}
+		if single, err := b.single(e.Point); err != nil {
+			p.exclude(err)
+		} else if single {
+			p.Treatment = mountplan.Copy
+		} else if err := b.limited(p, i); err != nil {
+			p.exclude(err)
+		}
+	}
+	for i := range pieces {
+		p := &pieces[i]
+		if i > 0 {
+			if err := b.attach(p, pieces); err != nil {
+				p.exclude(err)
+			}
+			if p.Treatment == mountplan.Excluded && p.Cover {
+				if err := b.cover(p.Point); err != nil {
+					return fmt.Errorf("cover %s: %w", p.Point, err)
+				}
+			}
+		}
+		b.view.Mounts = append(b.view.Mounts, backends.Mount{
+			Point: p.Point, FS: p.FS, Treatment: p.Treatment, Reason: p.Reason,
+		})
+	}
+	return nil
+}
+
+func (p *piece) exclude(err error) {
+	p.Treatment, p.Reason, p.Cover = mountplan.Excluded, err.Error(), true
+}
+
+// attributes are what the host's mount forbids; the view forbids the same, or a
+// command would succeed here that fails there.
+func attributes(m mountplan.Mount) uint64 {
+	a := uint64(unix.MOUNT_ATTR_NODEV)
+	if m.ReadOnly {
+		a |= unix.MOUNT_ATTR_RDONLY
+	}
+	if m.NoSuid {
+		a |= unix.MOUNT_ATTR_NOSUID
+	}
+	if m.NoExec {
+		a |= unix.MOUNT_ATTR_NOEXEC
+	}
+	return a
+}
+
+// attachRoot makes the first piece the root that the others are attached below.
+func (b *build) attachRoot(p *piece) error {
+	if err := unix.Mkdirat(b.scratch, "root", 0o755); err != nil {
+		return fmt.Errorf("make root: %w", err)
+	}
+	place, err := mounts.Place(b.scratch, "root", false)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(place)
+	t, err := mounts.Clone(p.tree, "", false)
+	if err != nil {
+		return err
+	}
+	if err := mounts.Attach(t, place); err != nil {
+		return err
+	}
+	b.root, err = unix.Openat(b.scratch, "root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return err
+}
+
+// single reports whether the mount at a path is of one file. The mount point in
+// the view tells: the kernel mounts directories on directories only, and here
+// nothing has to be asked of the mounted filesystem.
+func (b *build) single(point string) (bool, error) {
+	place, err := mounts.Place(b.root, point, false)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil // below another mount that is not attached yet
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(place)
+	var st unix.Stat_t
+	if err := unix.Fstat(place, &st); err != nil {
+		return false, err
+	}
+	return st.Mode&unix.S_IFMT != unix.S_IFDIR, nil
+}
+
+// attach puts one piece at its place.
+func (b *build) attach(p *piece, all []piece) error {
+	if p.Treatment == mountplan.Excluded {
+		return nil
+	}
+	place, err := mounts.Place(b.root, p.Point, false)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+		return errors.New("its mount point is gone in the view")
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(place)
+	var t int
+	switch p.Treatment {
+	case mountplan.Copy:
+		t, err = b.copyFile(p)
+	case mountplan.Alias:
+		t, err = alias(p, all[p.Of])
+	default:
+		t, err = mounts.Clone(p.tree, "", false)
+	}
+	if err != nil {
+		return err
+	}
+	if err := mounts.Set(t, p.attrs); err != nil {
+		unix.Close(t)
+		return err
+	}
+	if p.attrs&unix.MOUNT_ATTR_RDONLY != 0 && p.Treatment == mountplan.Layer {
+		p.Treatment, p.Reason = mountplan.ReadOnly, "read-only on the host"
+	}
+	return mounts.Attach(t, place)
+}
+
+// alias clones the part of the source that the alias shows.
+func alias(p *piece, of piece) (int, error) {
+	if of.tree < 0 {
+		return -1, fmt.Errorf("%s is not in the view: %s", of.Point, of.Reason)
+	}
+	at, err := mounts.Place(of.tree, p.Rel, true)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	return mounts.Clone(at, "", false)
+}
+
+// limited stages a piece; where its server could be gone, on a thread of its
+// own and only for a while. A thread that hangs is left behind: the kernel does
+// not interrupt such a call, and what it still mounts later nobody sees.
+func (b *build) limited(p *piece, i int) error {
+	if !p.Slow {
+		return b.stage(p, i)
+	}
+	done := make(chan error, 1)
+	own := *p
+	go func() {
+		done <- In(b.self, func() error { return b.stage(&own, i) })
+	}()
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		*p = own
+		return err
+	case <-t.C:
+		return fmt.Errorf("%s did not answer within %v", p.FS, patience)
+	}
+}
+
+// stage makes the overlay of one host mount and attaches it in scratch.
+func (b *build) stage(p *piece, i int) error {
+	n := strconv.Itoa(i)
+	if err := unix.Fchdir(b.scratch); err != nil {
+		return fmt.Errorf("enter scratch directory: %w", err)
+	}
+	l, err := b.lower(p, n)
+	if err != nil {
+		return err
+	}
+	if l.unmapped != nil && i > 0 {
+		return b.shown(p, n, l.unmapped)
+	}
+	if l.unmapped != nil {
+		return l.unmapped
+	}
+	if err := b.upper(p, n, l.stat, l.xattrs); err != nil {
+		return err
+	}
+	var t int
+	err = mounts.As(b.Mode.Shift, func() error {
+		t, err = mounts.New("overlay", unix.MOUNT_ATTR_NODEV, overlay("l"+n, "u"+n)...)
+		return err
+	})
+	if err != nil && i > 0 {
+		return b.shown(p, n, err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := writable(t); err != nil {
+		unix.Close(t)
+		return err
+	}
+	return b.keep(p, n, t)
+}
+
+// overlay names every option: distributions compile in other defaults, and
+// metacopy or redirect_dir would leave things in an upper that no reader
+// without the overlay understands. The names are relative to scratch, so
+// nothing in them needs escaping.
+func overlay(lower, upper string) []string {
+	return []string{
+		"lowerdir=" + lower, "upperdir=" + upper + "/upper", "workdir=" + upper + "/work",
+		"redirect_dir=nofollow", "metacopy=off", "index=off", "xino=auto",
+	}
+}
+
+// writable reports an overlay that came up read-only, which it does without an
+// error when it cannot use its work directory.
+func writable(tree int) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(tree, &fs); err != nil {
+		return fmt.Errorf("look at overlay: %w", err)
+	}
+	if fs.Flags&unix.ST_RDONLY != 0 {
+		return errors.New("the overlay came up read-only: its work directory cannot be used")
+	}
+	return nil
+}
+
+// shown falls back to an overlay without an upper: the tree can be read, its
+// sockets stay dead, which those below a bind would not be.
+func (b *build) shown(p *piece, n string, why error) error {
+	for _, d := range []string{"s" + n, "e" + n} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return err
+		}
+	}
+	raw, err := mounts.Clone(unix.AT_FDCWD, p.Point, false)
+	if err != nil {
+		return err
+	}
+	if err := b.attachScratch(raw, "s"+n); err != nil {
+		return err
+	}
+	// The second lower must be empty: its names show.
+	t, err := mounts.New("overlay", unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID,
+		"lowerdir=s"+n+":e"+n)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	p.Treatment, p.Reason = mountplan.ReadOnly, p.FS+" takes no layer: "+why.Error()
+	p.attrs |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID
+	return b.keep(p, n, t)
+}
+
+// keep attaches a finished overlay in scratch and remembers it.
+func (b *build) keep(p *piece, n string, t int) error {
+	if err := os.Mkdir("m"+n, 0o755); err != nil {
+		unix.Close(t)
+		return err
+	}
+	if err := b.attachScratch(t, "m"+n); err != nil {
+		return err
+	}
+	var err error
+	p.tree, err = unix.Openat(b.scratch, "m"+n, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return err
+}
+
+func (b *build) attachScratch(t int, name string) error {
+	place, err := mounts.Place(b.scratch, name, false)
+	if err != nil {
+		unix.Close(t)
+		return err
+	}
+	defer unix.Close(place)
+	return mounts.Attach(t, place)
+}

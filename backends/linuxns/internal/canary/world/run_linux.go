@@ -1,0 +1,179 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/canary"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
+)
+
+// Env is what the worlds of one environment are made from. Descriptors stay the
+// caller's and must live until [Env.Run] returns.
+type Env struct {
+	Dir       envdir.Dir
+	StateRoot string
+	Hide      []string
+	Mode      harden.Mode
+	// User is the sibling of the view's user namespace, with the same map. In the
+	// view's own one, root inside could take a canary's descriptors by
+	// pidfd_getfd(2). -1 where the mode has none.
+	User int
+	Net  int // the view's twin
+	// Merged is the mount namespace that the live view was built in; only the
+	// candidate needs it. A candidate pins the view's overlays: it must have ended
+	// before they are mounted again.
+	Merged *os.File
+	Exe    int // the program that becomes PID 1
+	Twin   nettwin.Options
+	// Cgroup returns the descriptor of a new cgroup and what kills everything in
+	// it and removes it. Nil: none.
+	Cgroup func() (fd int, remove func() error, err error)
+}
+
+const (
+	// defaultTimeout bounds a probe that names no limit.
+	defaultTimeout = 30 * time.Second
+	// grace is what PID 1 gets beyond the probe's time, to say that it is up.
+	grace = 2 * time.Second
+)
+
+// Run runs one probe in a fresh world.
+func (e Env) Run(ctx context.Context, where backends.Where, p backends.Probe) (out backends.Outcome, err error) {
+	if p.Timeout <= 0 {
+		p.Timeout = defaultTimeout
+	}
+	r := builder.Request{
+		Dir: e.Dir, StateRoot: e.StateRoot, Hide: e.Hide, Mode: e.Mode,
+		User: e.User, Net: -1, Cgroup: -1, Exe: e.Exe, Throwaway: true, Run: -1,
+	}
+	switch where {
+	case backends.InCandidate:
+		r.Net, r.Merged = e.Net, e.Merged
+		if e.Merged == nil {
+			return out, errors.New("no view is built")
+		}
+	case backends.InControl, backends.InCut:
+		net, done, err := e.pristine(ctx, where == backends.InCut)
+		if err != nil {
+			return out, err
+		}
+		defer func() { err = errors.Join(err, done()) }()
+		r.Net = net
+	case backends.InJail:
+	default:
+		return out, fmt.Errorf("no world is called %q", where)
+	}
+	if e.Cgroup != nil {
+		fd, remove, err := e.Cgroup()
+		if err != nil {
+			return out, err
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+		r.Cgroup = fd
+	}
+	return e.ask(ctx, r, p, where == backends.InJail)
+}
+
+// ask builds the view and talks to its PID 1.
+func (e Env) ask(ctx context.Context, r builder.Request, p backends.Probe, jail bool) (out backends.Outcome, err error) {
+	c, theirs, err := wire.Pair()
+	if err != nil {
+		return out, err
+	}
+	defer c.Close()
+	// The socket keeps it until PID 1 has come up to read it.
+	err = c.Send(wire.Boot{Mode: e.Mode.Name, Canary: true, Scope: jail}, nil)
+	if err != nil {
+		unix.Close(theirs)
+		return out, err
+	}
+	r.Socket = theirs
+	v, err := builder.Build(ctx, r)
+	unix.Close(theirs)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, end(v)) }()
+
+	// PID 1 keeps the time, and so does this side: the probe may have stopped it.
+	deadline := time.Now().Add(p.Timeout + grace)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	if err := c.SetDeadline(deadline); err != nil {
+		return out, err
+	}
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	out, err = canary.Ask(c, p)
+	switch {
+	case ctx.Err() != nil:
+		return backends.Outcome{}, fmt.Errorf("run canary: %w", ctx.Err())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return backends.Outcome{Exit: -1, TimedOut: true, Took: p.Timeout + grace}, nil
+	case errors.Is(err, canary.ErrNoReport):
+		return backends.Outcome{Exit: -1, Err: err.Error()}, nil
+	}
+	return out, err
+}
+
+// end kills PID 1, and with it all of its pid namespace, and waits for that.
+func end(v *builder.View) error {
+	v.MountNS.Close()
+	p, err := os.FindProcess(v.PID)
+	if err != nil {
+		return fmt.Errorf("find canary: %w", err)
+	}
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end canary: %w", err)
+	}
+	if _, err := p.Wait(); err != nil {
+		return fmt.Errorf("wait for canary: %w", err)
+	}
+	return nil
+}
+
+// pristine returns a network namespace that is set up like the host is now. It
+// belongs to the initial user namespace, where a canary has no power at all.
+func (e Env) pristine(ctx context.Context, cut bool) (fd int, done func() error, err error) {
+	if fd, err = freshNet(); err != nil {
+		return -1, nil, err
+	}
+	opt := e.Twin
+	opt.Cut = cut
+	twin, err := nettwin.Mirror(ctx, fd, opt)
+	if err != nil {
+		unix.Close(fd)
+		return -1, nil, err
+	}
+	return fd, func() error { return errors.Join(twin.Close(), unix.Close(fd)) }, nil
+}
+
+// freshNet returns a network namespace that lives by its descriptor.
+func freshNet() (fd int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
+			fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+	}()
+	<-done
+	if err != nil {
+		return -1, fmt.Errorf("make a network namespace: %w", err)
+	}
+	return fd, nil
+}

@@ -1,0 +1,62 @@
+package harden
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// lastCap is above every capability that a kernel has; dropping one it does not
+// know is EINVAL.
+const lastCap = 63
+
+// DropCaps takes the capabilities of m from the bounding set of every thread,
+// and from the sets that the threads hold.
+func (m Mode) DropCaps() error { return drop(m.Drop) }
+
+// DropAll leaves nothing: what is run afterwards can never hold a capability.
+func DropAll() error {
+	if _, _, e := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); e != 0 {
+		return fmt.Errorf("set no_new_privs: %w", e)
+	}
+	for c := range lastCap {
+		_, _, e := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0)
+		if e == unix.EINVAL {
+			break
+		}
+		if e != 0 {
+			return fmt.Errorf("drop capability %d: %w", c, e)
+		}
+	}
+	return nil
+}
+
+func drop(caps []int) error {
+	if len(caps) == 0 {
+		return nil
+	}
+	for _, c := range caps {
+		if _, _, e := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0); e != 0 {
+			return fmt.Errorf("drop capability %d: %w", c, e)
+		}
+	}
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	for _, c := range caps {
+		d, bit := &data[c/32], uint32(1)<<(c%32)
+		d.Effective &^= bit
+		d.Permitted &^= bit
+		d.Inheritable &^= bit
+	}
+	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
+		uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&data[0])), 0)
+	if e != 0 {
+		return fmt.Errorf("set capabilities: %w", e)
+	}
+	return nil
+}

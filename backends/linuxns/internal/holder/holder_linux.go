@@ -1,0 +1,162 @@
+package holder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
+)
+
+// Holder keeps one environment.
+type Holder struct {
+	spec  backends.Spec
+	dir   envdir.Dir
+	mode  harden.Mode
+	group *cgroup.Group
+	held  *os.File // the environment's lock
+	exe   int      // the program, for PID 1
+	// Namespaces, as descriptors; -1 where the mode has none.
+	user, canaryUser, net int
+
+	exec, ops *wire.Listener
+
+	// mu is the one lock of build, rebuild, layer edits and canaries.
+	mu    sync.Mutex
+	view  *view
+	run   int // a detached /run to go on with, or -1
+	built []string
+	rec   envdir.Holder
+
+	sessions sessions
+	canaries canaries
+}
+
+func (h *Holder) listen() error {
+	var err error
+	// The directory is closed to others; the mode of the socket lets the owner in
+	// where an administrator opens the way.
+	if h.exec, err = wire.Listen(h.spec.Dir, envdir.ExecSocket, 0o666); err != nil {
+		return err
+	}
+	h.ops, err = wire.Listen(h.spec.Dir, envdir.OpSocket, 0o600)
+	return err
+}
+
+// serve hands out until told to quit.
+func (h *Holder) serve() {
+	quit := make(chan struct{})
+	go func() {
+		for {
+			c, err := h.exec.Accept()
+			if err != nil {
+				return
+			}
+			go h.command(c)
+		}
+	}()
+	go func() {
+		for {
+			c, err := h.ops.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				if h.operate(c) {
+					close(quit)
+				}
+			}()
+		}
+	}()
+	<-quit
+}
+
+// command passes one client on to PID 1, with the credentials that the kernel
+// recorded for it.
+func (h *Holder) command(c *wire.Conn) {
+	who, err := c.Peer()
+	if err == nil && who.UID != h.spec.UID {
+		err = fmt.Errorf("environment %s belongs to uid %d", h.spec.Name, h.spec.UID)
+	}
+	if err == nil {
+		err = h.hand(c, who)
+	}
+	if err != nil {
+		c.Send(wire.Event{Status: 125, Error: err.Error()}, nil)
+		c.Close()
+	}
+}
+
+func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v, err := h.ensure(context.Background(), true)
+	if err != nil {
+		return err
+	}
+	var sent error
+	if err := c.Control(func(fd int) { sent = v.conn.Send(who, nil, fd) }); err != nil {
+		return err
+	}
+	if sent != nil && v.alive() {
+		return fmt.Errorf("reach the view's init: %w", sent)
+	}
+	// A view that just died: the client reads the end of its connection before a
+	// start was confirmed, and tries once more.
+	h.sessions.add(v, c)
+	return nil
+}
+
+// busy reports whether a command is running or anything else lives in the view.
+func (h *Holder) busy() (bool, error) {
+	if h.sessions.any() {
+		return true, nil
+	}
+	ps, err := h.inhabitants()
+	return len(ps) > 0, err
+}
+
+// record stores what changed about the holder.
+func (h *Holder) record() error { return h.dir.Store(h.rec) }
+
+// named is the error of an operation that would end processes.
+func named(ps []backends.Process) error {
+	var names []string
+	for _, p := range ps {
+		names = append(names, fmt.Sprintf("%s (%d)", p.Comm, p.PID))
+	}
+	return fmt.Errorf("%w: %s", backends.ErrBusyView, strings.Join(names, ", "))
+}
+
+// operate serves one connection of the workflow and reports whether it asked
+// the holder to end.
+func (h *Holder) operate(c *wire.Conn) (quit bool) {
+	defer c.Close()
+	who, err := c.Peer()
+	if err != nil {
+		return false
+	}
+	var op wire.Op
+	body, fds, err := c.Recv(&op)
+	if err != nil {
+		return false
+	}
+	defer wire.CloseAll(fds)
+	var r wire.Reply
+	if who.UID != 0 && who.UID != h.spec.UID {
+		r.SetError(errors.New("not the environment's owner"))
+	} else if op.Name == wire.OpCanary { // takes the lock for the start only
+		r.SetError(h.canary(c, who, op.Where, body, &r))
+	} else {
+		r.SetError(h.dispatch(c, op, fds, &r))
+	}
+	c.Send(r, nil)
+	return op.Name == wire.OpQuit && r.Error == ""
+}

@@ -1,0 +1,168 @@
+package holder
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
+)
+
+// The groups below an environment's.
+const (
+	viewGroup   = "view"
+	canaryGroup = "canary"
+)
+
+// buildTime bounds one build. A filesystem that hangs has its own, shorter
+// limit; this one is for what nobody thought of.
+const buildTime = 60 * time.Second
+
+// view is a built view with its PID 1.
+type view struct {
+	conn *wire.Conn
+	proc *os.Process
+	gone chan struct{} // closed when everything in the pid namespace is gone
+	ns   *os.File      // the builder's mount namespace
+}
+
+func (v *view) alive() bool {
+	select {
+	case <-v.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// ensure returns a live view. With fresh, one in which nothing lives is built
+// again first: an overlay keeps serving names and files that the host has
+// replaced since it was mounted. The caller holds h.mu.
+func (h *Holder) ensure(ctx context.Context, fresh bool) (*view, error) {
+	if v := h.view; v != nil && v.alive() {
+		if !fresh {
+			return v, nil
+		}
+		busy, err := h.busy()
+		if err != nil || busy {
+			return v, err
+		}
+	}
+	if err := h.stop(); err != nil {
+		return nil, err
+	}
+	return h.build(ctx)
+}
+
+// stop ends the view if there is one, and everything that keeps its layers
+// mounted; user and network namespace stay, and what was in /run. The caller
+// holds h.mu.
+func (h *Holder) stop() error {
+	v := h.view
+	if v == nil {
+		return nil
+	}
+	h.canaries.end()
+	if err := v.proc.Kill(); err != nil && v.alive() {
+		return fmt.Errorf("end view: %w", err)
+	}
+	select {
+	case <-v.gone:
+	case <-time.After(patience):
+		return fmt.Errorf("end view: process %d does not die", v.proc.Pid)
+	}
+	// From the namespace that is about to be closed: /run is no layer, and a
+	// resolver's files edited there must outlive a rebuild.
+	h.keepRun(v.ns)
+	v.conn.Close()
+	// Before anything is mounted over the same uppers again.
+	v.ns.Close()
+	h.view = nil
+	h.rec.Init, h.rec.InitStart = 0, 0
+	return h.record()
+}
+
+// keepRun takes a detached clone of the view's /run.
+func (h *Holder) keepRun(ns *os.File) {
+	h.dropRun()
+	_ = builder.In(ns, func() error {
+		t, err := mounts.Clone(unix.AT_FDCWD, "/run", false)
+		if err == nil {
+			h.run = t
+		}
+		return err
+	})
+}
+
+func (h *Holder) dropRun() {
+	if h.run >= 0 {
+		unix.Close(h.run)
+		h.run = -1
+	}
+}
+
+// build makes a new view. The caller holds h.mu and nothing of an old one is left.
+func (h *Holder) build(ctx context.Context) (_ *view, err error) {
+	ctx, cancel := context.WithTimeout(ctx, buildTime)
+	defer cancel()
+	conn, socket, err := wire.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(socket)
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
+	if err := conn.Send(wire.Boot{Mode: h.mode.Name, Name: h.spec.Name}, nil); err != nil {
+		return nil, err
+	}
+	group, err := h.group.View(viewGroup, h.mode.Shift)
+	if err != nil {
+		return nil, err
+	}
+	if group >= 0 {
+		defer unix.Close(group)
+	}
+	// Before the first mount: whatever the host changes from now on may differ
+	// from what the view shows.
+	now, err := h.dir.Stamp()
+	if err != nil {
+		return nil, err
+	}
+	built, err := builder.Build(ctx, builder.Request{
+		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Mode: h.mode,
+		User: h.user, Net: h.net, Cgroup: group, Exe: h.exe, Socket: socket, Run: h.run,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("build view: %w", err)
+	}
+	h.dropRun()
+	v := &view{conn: conn, ns: built.MountNS, gone: make(chan struct{})}
+	if v.proc, err = os.FindProcess(built.PID); err != nil {
+		built.MountNS.Close()
+		return nil, fmt.Errorf("follow init: %w", err)
+	}
+	go func() {
+		v.proc.Wait()
+		close(v.gone)
+		h.sessions.closeAll(v)
+	}()
+	h.view = v
+	h.rec.Init = built.PID
+	h.rec.InitStart, _ = envdir.StartTime(built.PID)
+	h.rec.View, h.rec.Mounts, h.built = now, built.Mounts, built.Notes
+	if built.Resolver != nil {
+		if err := h.dir.StoreResolver(built.Resolver); err != nil {
+			return nil, err
+		}
+	}
+	return v, h.dir.Store(h.rec)
+}

@@ -1,0 +1,190 @@
+package mountplan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// The treatments, as `create` prints them.
+const (
+	Layer    = "layer"     // an overlay of its own
+	Alias    = "alias"     // a second name of something already in the view
+	Copy     = "copy"      // a private copy of a single file
+	ReadOnly = "read-only" // shown, cannot be written
+	Excluded = "excluded"  // covered, so that it is never mistaken for empty
+)
+
+// Entry is how one mount is to appear. Whether a mount is of a single file is
+// only seen in the view, so Layer may still turn into Copy there.
+type Entry struct {
+	Mount
+	Treatment string
+	Reason    string
+	// Key names the layer's directory.
+	Key string
+	// Of and Rel say for an alias which entry shows the same filesystem, by index
+	// in the plan, and where in it.
+	Of  int
+	Rel string
+	// Slow marks a filesystem whose server can be gone: it is touched only by
+	// something with a time limit.
+	Slow bool
+	// Cover: an excluded mount is hidden below an unreadable directory. Kernel
+	// filesystems need none.
+	Cover bool
+}
+
+// Plan is the mounts of a view in the order to attach them; the first is "/".
+type Plan struct {
+	Entries []Entry
+	// Covers are the paths in the view at which the hidden host paths would be
+	// seen, through whatever mount.
+	Covers []string
+}
+
+// ErrNoRoot: the calling process is in a chroot, whose root is no mount.
+var ErrNoRoot = errors.New("the root directory is not a mount point")
+
+// kernel lists filesystems that are views of the kernel, not places for files.
+var kernel = []string{
+	"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
+	"devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
+	"ramfs", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
+}
+
+// local lists filesystems that cannot wait for another machine or process.
+var local = []string{
+	"bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs",
+	"nilfs2", "overlay", "reiserfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
+}
+
+// replaced are the directories that a view has of its own.
+var replaced = []string{"/proc", "/sys", "/dev", "/run"}
+
+// Make plans the view of the given mounts with stateRoot and hide covered.
+func Make(all []Mount, stateRoot string, hide []string) (Plan, error) {
+	ms := visible(all)
+	slices.SortStableFunc(ms, func(a, b Mount) int {
+		// By source first: a bind of a directory sorts before the mount that it was
+		// bound from when paths are compared, and would get a layer of its own.
+		if c := strings.Compare(a.Dev, b.Dev); c != 0 {
+			return c
+		}
+		if c := len(a.Root) - len(b.Root); c != 0 {
+			return c
+		}
+		if c := len(a.Point) - len(b.Point); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Point, b.Point)
+	})
+	var es []Entry
+	for _, m := range ms {
+		es = append(es, treat(m, es, stateRoot))
+	}
+	order := make([]int, len(es))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(es[a].Point, es[b].Point) })
+	if len(order) == 0 || es[order[0]].Point != "/" {
+		return Plan{}, ErrNoRoot
+	}
+	place := make([]int, len(es))
+	for to, from := range order {
+		place[from] = to
+	}
+	p := Plan{Entries: make([]Entry, 0, len(es))}
+	for _, from := range order {
+		e := es[from]
+		if e.Treatment == Alias {
+			e.Of = place[e.Of]
+		}
+		p.Entries = append(p.Entries, e)
+	}
+	if root := p.Entries[0]; root.Treatment != Layer {
+		return Plan{}, fmt.Errorf("layer the root filesystem (%s): %s", root.FS, root.Reason)
+	}
+	for _, h := range append([]string{stateRoot}, hide...) {
+		p.Covers = append(p.Covers, p.seenAt(path.Clean(h))...)
+	}
+	slices.Sort(p.Covers)
+	p.Covers = slices.Compact(p.Covers)
+	return p, nil
+}
+
+// treat decides about m; done holds the mounts of the same device with shorter
+// roots, which is where an alias can point.
+func treat(m Mount, done []Entry, stateRoot string) Entry {
+	e := Entry{Mount: m, Slow: !slices.Contains(local, m.FS)}
+	switch {
+	case m.Point == "/":
+	case underAny(m.Point, replaced...):
+		e.Treatment, e.Reason = Excluded, "the view has its own "+top(m.Point)
+		return e
+	case under(m.Point, stateRoot):
+		e.Treatment, e.Reason = Excluded, "below the state directory"
+		return e
+	case slices.Contains(kernel, m.FS):
+		e.Treatment, e.Reason = Excluded, "kernel filesystem"
+		return e
+	}
+	for i, o := range done {
+		if o.Treatment == Layer && o.Dev == m.Dev && under(m.Root, o.Root) && !e.Slow && m.Point != "/" {
+			e.Treatment, e.Of, e.Rel = Alias, i, below(m.Root, o.Root)
+			e.Reason = "same files as " + join(o.Point, e.Rel)
+			return e
+		}
+	}
+	e.Treatment, e.Key = Layer, Key(m.Point)
+	return e
+}
+
+// seenAt returns every path of the view that leads to the host's path p.
+func (p Plan) seenAt(target string) []string {
+	home := -1
+	for i, e := range p.Entries {
+		if under(target, e.Point) && (home < 0 || len(e.Point) >= len(p.Entries[home].Point)) {
+			home = i
+		}
+	}
+	out := []string{target}
+	if home < 0 {
+		return out
+	}
+	h := p.Entries[home]
+	within := join(h.Root, below(target, h.Point))
+	for _, e := range p.Entries {
+		if e.Dev == h.Dev && under(within, e.Root) {
+			out = append(out, join(e.Point, below(within, e.Root)))
+		}
+	}
+	return out
+}
+
+// Key is the directory name of the layer over a mount point: readable, without
+// a slash, and no two points share one.
+func Key(point string) string {
+	if point == "/" {
+		return "root"
+	}
+	k := strings.NewReplacer("%", "%25", "/", "%2f").Replace(point)
+	if len(k) > 200 { // NAME_MAX is 255
+		sum := sha256.Sum256([]byte(point))
+		k = k[:160] + "%" + hex.EncodeToString(sum[:8])
+	}
+	return k
+}
+
+// top returns the first element of an absolute path.
+func top(p string) string {
+	if i := strings.IndexByte(p[1:], '/'); i >= 0 {
+		return p[:i+1]
+	}
+	return p
+}

@@ -1,0 +1,81 @@
+package linuxns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/upper"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
+)
+
+// Stage implements [backends.Layer].
+func (v *View) Stage(ctx context.Context, path change.Path, c backends.Candidate) error {
+	op := wire.Op{Name: wire.OpStage, Path: path, Delete: c.Delete}
+	var fds []int
+	if c.From != nil {
+		fds = append(fds, int(c.From.Fd()))
+	}
+	if _, err := v.call(ctx, true, op, fds...); err != nil {
+		return fmt.Errorf("stage %s: %w", path, err)
+	}
+	return nil
+}
+
+// Changes implements [backends.Layer].
+func (v *View) Changes(ctx context.Context) (backends.Difference, error) {
+	rec, err := v.dir().Load()
+	if errors.Is(err, fs.ErrNotExist) {
+		return backends.Difference{}, nil // never built
+	}
+	if err != nil {
+		return backends.Difference{}, err
+	}
+	stepped, err := rec.View.WentBack()
+	if err != nil {
+		return backends.Difference{}, err
+	}
+	d, err := upper.Diff(v.spec.Dir, upper.DiffOptions{
+		Env: v.spec.Name, Base: v.spec.Base, TView: rec.View.Time, Stepped: stepped,
+	})
+	if err != nil {
+		return backends.Difference{}, fmt.Errorf("derive changes: %w", err)
+	}
+	// Without a holder there is no twin to differ; that it is lost blocks a plan
+	// elsewhere.
+	r, err := v.call(ctx, false, wire.Op{Name: wire.OpTwin})
+	if errors.Is(err, errNoHolder) {
+		return d, nil
+	}
+	if err != nil {
+		return backends.Difference{}, fmt.Errorf("compare twin: %w", err)
+	}
+	d.Network = append(d.Network, r.Lines...)
+	d.Blockers = append(d.Blockers, r.Blocked...)
+	return d, nil
+}
+
+// Content implements [backends.Layer].
+func (v *View) Content(_ context.Context, path change.Path) (*os.File, error) {
+	return upper.Open(v.spec.Dir, path)
+}
+
+// Reset implements [backends.Layer].
+func (v *View) Reset(ctx context.Context, r backends.Reset) error {
+	if _, err := v.call(ctx, true, wire.Op{Name: wire.OpReset, Reset: r}); err != nil {
+		return fmt.Errorf("reset: %w", err)
+	}
+	return nil
+}
+
+// Relay implements [backends.Inhabited].
+func (v *View) Relay(ctx context.Context, ports ...uint16) error {
+	if _, err := v.call(ctx, true, wire.Op{Name: wire.OpRelay, Ports: ports}); err != nil {
+		return fmt.Errorf("relay ports: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+package linuxns
+
+import (
+	"os"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
+	"github.com/netsandbox/netsandbox/backends/linuxns/client"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/holder"
+	_ "github.com/netsandbox/netsandbox/backends/linuxns/reexec" // PID 1 of a view, before anything else
+)
+
+// Main becomes a part of the backend, and does not return, when the program was
+// re-executed as one. It is the first thing that main and TestMain call.
+func Main() {
+	if len(os.Args) == 0 {
+		return
+	}
+	switch os.Args[0] {
+	case client.HolderArgv0:
+		holder.Main()
+	case relay.Argv0:
+		relay.Main()
+	}
+}

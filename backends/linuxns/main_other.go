@@ -1,0 +1,6 @@
+//go:build !linux
+
+package linuxns
+
+// Main does nothing: here the program has no other parts.
+func Main() {}

@@ -1,0 +1,185 @@
+package linuxns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/linuxns/client"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/holder"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
+)
+
+// View is one environment. It holds nothing but the spec: every operation asks
+// the environment's holder.
+type View struct{ spec backends.Spec }
+
+func (v *View) dir() envdir.Dir { return envdir.Dir(v.spec.Dir) }
+
+// errNoHolder: nothing keeps the environment at the moment.
+var errNoHolder = errors.New("no holder")
+
+// dial connects to the holder; with start, one is started where none lives.
+func (v *View) dial(ctx context.Context, start bool) (*wire.Conn, error) {
+	c, err := wire.Dial(v.spec.Dir, envdir.OpSocket)
+	if err == nil || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
+		return c, err
+	}
+	if !start {
+		return nil, errNoHolder
+	}
+	if err := client.Start(ctx, v.spec); err != nil {
+		return nil, err
+	}
+	return wire.Dial(v.spec.Dir, envdir.OpSocket)
+}
+
+// call runs one operation and returns its reply.
+func (v *View) call(ctx context.Context, start bool, op wire.Op, fds ...int) (wire.Reply, error) {
+	c, err := v.dial(ctx, start)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	defer c.Close()
+	return ask(ctx, c, op, fds...)
+}
+
+func ask(ctx context.Context, c *wire.Conn, op wire.Op, fds ...int) (wire.Reply, error) {
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	var r wire.Reply
+	err := c.Send(op, nil, fds...)
+	if err == nil {
+		var got []int
+		_, got, err = c.Recv(&r)
+		wire.CloseAll(got)
+	}
+	if ctx.Err() != nil {
+		return r, ctx.Err()
+	}
+	if err != nil {
+		return r, fmt.Errorf("ask holder: %w", err)
+	}
+	return r, r.Err()
+}
+
+// Status implements [backends.Inhabited].
+func (v *View) Status(ctx context.Context) (backends.Status, error) {
+	r, err := v.call(ctx, false, wire.Op{Name: wire.OpStatus})
+	if err == nil {
+		return *r.Status, nil
+	}
+	if !errors.Is(err, errNoHolder) {
+		return backends.Status{}, err
+	}
+	// The twin lived by the holder's descriptors alone.
+	rec, err := v.dir().Load()
+	if errors.Is(err, fs.ErrNotExist) {
+		return backends.Status{}, nil
+	}
+	return backends.Status{TwinLost: true, Mode: rec.Mode}, err
+}
+
+// Stop implements [backends.Inhabited].
+func (v *View) Stop(ctx context.Context) error {
+	_, err := v.call(ctx, false, wire.Op{Name: wire.OpStop})
+	if errors.Is(err, errNoHolder) {
+		return nil
+	}
+	return err
+}
+
+// Freeze implements [backends.Inhabited]. The view is frozen for as long as the
+// connection to the holder lives, so a caller that dies leaves nothing frozen.
+func (v *View) Freeze(ctx context.Context) (func() error, error) {
+	c, err := v.dial(ctx, false)
+	if errors.Is(err, errNoHolder) { // nothing runs
+		return func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ask(ctx, c, wire.Op{Name: wire.OpFreeze}); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c.Close, nil
+}
+
+// Discard implements [backends.Layer].
+func (v *View) Discard(ctx context.Context) error {
+	if err := v.end(ctx); err != nil {
+		return err
+	}
+	return removeTree(filepath.Dir(v.spec.Dir), filepath.Base(v.spec.Dir))
+}
+
+// end ends holder and view, whichever still lives, and removes their groups.
+func (v *View) end(ctx context.Context) error {
+	_, err := v.call(ctx, false, wire.Op{Name: wire.OpQuit})
+	if err == nil {
+		if err := v.released(ctx); err != nil {
+			return err
+		}
+	}
+	rec, err := v.dir().Load()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	g, err := cgroup.Open(v.spec.ID)
+	if err != nil {
+		return err
+	}
+	return holder.End(g, rec)
+}
+
+// released waits until the holder has given up the environment's lock.
+func (v *View) released(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for v.dir().Held(envdir.HolderLock) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for holder to end: %w", ctx.Err())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// removeTree deletes one entry of a directory with everything below it, unless
+// something is mounted there.
+func removeTree(dir, name string) error {
+	path := filepath.Join(dir, name)
+	mounted, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
+		return i.Mountpoint != path && !strings.HasPrefix(i.Mountpoint, path+"/"), false
+	})
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", path, err)
+	}
+	if len(mounted) > 0 {
+		return fmt.Errorf("delete %s: %s is mounted below it", path, mounted[0].Mountpoint)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", path, err)
+	}
+	defer root.Close()
+	if err := root.RemoveAll(name); err != nil {
+		return fmt.Errorf("delete %s: %w", path, err)
+	}
+	return nil
+}
+
+var _ backends.View = (*View)(nil)
