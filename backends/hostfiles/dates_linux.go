@@ -9,6 +9,42 @@ import (
 	"github.com/netsandbox/netsandbox/backends/change"
 )
 
+// foresee records the time that the swap will leave on each directory it
+// touches: the wanted one where the plan has one, else now, so that whoever
+// watches the directory sees it change.
+func foresee(steps []backends.Step, now int64) {
+	planned := map[change.Path]int64{}
+	for _, s := range steps {
+		if actOf(s.Change) == actInPlace {
+			planned[s.Change.Path] = s.Change.New.MTime
+		}
+	}
+	for i := range steps {
+		s := &steps[i]
+		if s.Place.DirBefore == 0 {
+			continue
+		}
+		d := touched(*s)
+		switch {
+		case planned[d] != 0:
+			s.Place.DirAfter = planned[d]
+		case actOf(s.Change) == actInPlace:
+			s.Place.DirAfter = s.Place.DirBefore
+		default:
+			s.Place.DirAfter = now
+		}
+	}
+}
+
+// touched is the directory whose modification time a step changes.
+func touched(s backends.Step) change.Path {
+	if actOf(s.Change) == actInPlace {
+		return s.Change.Path
+	}
+	d, _ := split(s.Change.Path)
+	return d
+}
+
 // judge decides, before anything is taken back, which directories get their old
 // modification time again: those that hold the old time or the swap's. Any other
 // time is somebody else's doing, whom restoring it could hide from a program

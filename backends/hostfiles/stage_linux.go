@@ -2,13 +2,12 @@ package hostfiles
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"sort"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,18 +29,11 @@ func (h *Host) Stage(ctx context.Context, steps []backends.Step, wanted backends
 	if err := t.makePlaces(steps); err != nil {
 		return nil, fmt.Errorf("stage: %w", err)
 	}
-	g := &stager{tree: t, wanted: wanted, tops: tops(steps), labels: map[change.Path]map[string][]byte{}}
+	g := newStager(t, tops(steps))
+	g.wanted = wanted
 	defer g.leave()
-	for i := range steps {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if steps[i].Change.New == nil || steps[i].Place.Name == "" {
-			continue
-		}
-		if err := g.stage(&steps[i]); err != nil {
-			return nil, fmt.Errorf("stage %s: %w", steps[i].Change.Path, err)
-		}
+	if err := g.stageAll(ctx, steps); err != nil {
+		return nil, fmt.Errorf("stage: %w", err)
 	}
 	if err := g.finishDirs(steps); err != nil {
 		return nil, fmt.Errorf("stage: %w", err)
@@ -51,6 +43,84 @@ func (h *Host) Stage(ctx context.Context, steps []backends.Step, wanted backends
 	}
 	foresee(steps, time.Now().UnixNano())
 	return steps, nil
+}
+
+// stageAll makes directories in order, then files, which are most of it, on all
+// processors, then symlinks.
+func (g *stager) stageAll(ctx context.Context, steps []backends.Step) error {
+	first := sort.Search(len(steps), func(i int) bool { return rank(steps[i].Change) >= 1 })
+	last := sort.Search(len(steps), func(i int) bool { return rank(steps[i].Change) > 1 })
+	if err := g.stageEach(ctx, steps[:first]); err != nil {
+		return err
+	}
+	if err := g.stageFiles(ctx, steps[first:last]); err != nil {
+		return err
+	}
+	return g.stageEach(ctx, steps[last:])
+}
+
+func (g *stager) stageEach(ctx context.Context, steps []backends.Step) error {
+	for i := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if steps[i].Change.New == nil || steps[i].Place.Name == "" {
+			continue
+		}
+		if err := g.stage(&steps[i], nil); err != nil {
+			return fmt.Errorf("%s: %w", steps[i].Change.Path, err)
+		}
+	}
+	return nil
+}
+
+// stageFiles writes regular files. The caller's goroutine opens what is wanted:
+// it may be locked to a thread whose mounts the others do not see.
+func (g *stager) stageFiles(ctx context.Context, steps []backends.Step) error {
+	type job struct {
+		step    *backends.Step
+		content io.ReadCloser
+	}
+	jobs := make(chan job, few) // so that a locked thread does not change hands at each
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for range workers(len(steps)) {
+		t, err := g.clone()
+		if err != nil {
+			cancel(err)
+			break
+		}
+		wg.Go(func() {
+			defer t.close()
+			own := newStager(t, g.tops)
+			defer own.leave()
+			for j := range jobs {
+				err := ctx.Err()
+				if err == nil {
+					err = own.stage(j.step, j.content)
+				}
+				if err != nil {
+					cancel(fmt.Errorf("%s: %w", j.step.Change.Path, err))
+				}
+				j.content.Close()
+			}
+		})
+	}
+	for i := range steps {
+		if ctx.Err() != nil {
+			break
+		}
+		content, err := g.wanted.Open(steps[i].Change.New.SHA256)
+		if err != nil {
+			cancel(fmt.Errorf("%s: open wanted content: %w", steps[i].Change.Path, err))
+			break
+		}
+		jobs <- job{&steps[i], content}
+	}
+	close(jobs)
+	wg.Wait()
+	return context.Cause(ctx)
 }
 
 // places returns the hidden directories of a transaction, sorted.
@@ -74,12 +144,7 @@ func (t *tree) makePlaces(steps []backends.Step) error {
 			if err != nil {
 				return err
 			}
-			// Root needs no permission bits to use it, and nobody else gets any. An
-			// ordinary owner needs them.
-			mode := uint32(0)
-			if os.Geteuid() != 0 {
-				mode = 0o700
-			}
+			mode := placeMode()
 			return quietly(up, func() error {
 				err := unix.Mkdirat(up, base, mode)
 				if err == unix.EEXIST {
@@ -103,6 +168,15 @@ func (t *tree) makePlaces(steps []backends.Step) error {
 	return nil
 }
 
+// placeMode is the mode of a hidden directory. Root needs no permission bits to
+// use it, and nobody else gets any; an ordinary owner needs them.
+func placeMode() uint32 {
+	if os.Geteuid() == 0 {
+		return 0
+	}
+	return 0o700
+}
+
 // stager makes the wanted objects of one Stage.
 type stager struct {
 	*tree
@@ -111,6 +185,10 @@ type stager struct {
 	labels map[change.Path]map[string][]byte // of new objects, by the target's parent
 	dir    int                               // the last directory made by us that was filled
 	at     string
+}
+
+func newStager(t *tree, tops map[string]change.Path) *stager {
+	return &stager{tree: t, tops: tops, labels: map[change.Path]map[string][]byte{}}
 }
 
 // where returns the directory and the name under which s is staged. That
@@ -141,7 +219,8 @@ func (g *stager) leave() {
 	g.at = ""
 }
 
-func (g *stager) stage(s *backends.Step) error {
+// stage makes one object; content is a regular file's.
+func (g *stager) stage(s *backends.Step, content io.Reader) error {
 	dir, name, err := g.where(*s)
 	if err != nil {
 		return err
@@ -157,7 +236,7 @@ func (g *stager) stage(s *backends.Step) error {
 	if err != nil {
 		return err
 	}
-	n, err := create(dir, name, s.Change.New, xattrs, g.wanted, g.buf)
+	n, err := create(dir, name, s.Change.New, xattrs, content, g.buf)
 	if err != nil {
 		return err
 	}
@@ -193,85 +272,6 @@ func (g *stager) xattrs(s backends.Step) (map[string][]byte, error) {
 	return m, err
 }
 
-// create makes one object and returns what it is. A directory is left
-// accessible to us and gets its metadata when it has been filled.
-func create(dir int, name string, e *change.Entry, xattrs map[string][]byte, wanted backends.Wanted, buf []byte) (*node, error) {
-	var err error
-	switch e.Type {
-	case change.Directory:
-		if err = unix.Mkdirat(dir, name, 0o700); err != nil {
-			err = os.NewSyscallError("mkdirat", err)
-		}
-	case change.Symlink:
-		if err = unix.Symlinkat(string(e.Target), dir, name); err != nil {
-			return nil, os.NewSyscallError("symlinkat", err)
-		}
-		err = attributeLink(dir, name, e, xattrs)
-	case change.Regular:
-		err = createFile(dir, name, e, xattrs, wanted, buf)
-	default:
-		err = fmt.Errorf("%w: file type %q", errors.ErrUnsupported, e.Type)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return stat(dir, name)
-}
-
-func createFile(dir int, name string, e *change.Entry, xattrs map[string][]byte, wanted backends.Wanted, buf []byte) error {
-	src, err := wanted.Open(e.SHA256)
-	if err != nil {
-		return fmt.Errorf("open wanted content: %w", err)
-	}
-	defer src.Close()
-	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return os.NewSyscallError("openat", err)
-	}
-	defer unix.Close(fd)
-	if err := fill(fd, src, e, buf); err != nil {
-		return err
-	}
-	return attribute(fd, e, xattrs)
-}
-
-// fill writes the content and proves on the way that it is what was planned.
-func fill(fd int, src io.Reader, e *change.Entry, buf []byte) error {
-	h := sha256.New()
-	var size int64
-	for {
-		n, err := src.Read(buf)
-		if n > 0 {
-			h.Write(buf[:n])
-			if err := writeAll(fd, buf[:n]); err != nil {
-				return err
-			}
-			size += int64(n)
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read wanted content: %w", err)
-		}
-	}
-	if sum := hex.EncodeToString(h.Sum(nil)); sum != e.SHA256 {
-		return fmt.Errorf("wanted content is %d bytes of sha256 %s, planned was %s", size, sum, e.SHA256)
-	}
-	return nil
-}
-
-func writeAll(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := unix.Write(fd, b)
-		if err != nil && err != unix.EINTR {
-			return os.NewSyscallError("write", err)
-		}
-		b = b[max(n, 0):]
-	}
-	return nil
-}
-
 // finishDirs gives new directories their metadata, now that they are full.
 func (g *stager) finishDirs(steps []backends.Step) error {
 	for _, s := range slices.Backward(steps) {
@@ -301,40 +301,4 @@ func (g *stager) finishDir(s backends.Step) error {
 	}
 	defer unix.Close(fd)
 	return attribute(fd, s.Change.New, xattrs)
-}
-
-// foresee records the time that the swap will leave on each directory it
-// touches: the wanted one where the plan has one, else now, so that whoever
-// watches the directory sees it change.
-func foresee(steps []backends.Step, now int64) {
-	planned := map[change.Path]int64{}
-	for _, s := range steps {
-		if actOf(s.Change) == actInPlace {
-			planned[s.Change.Path] = s.Change.New.MTime
-		}
-	}
-	for i := range steps {
-		s := &steps[i]
-		if s.Place.DirBefore == 0 {
-			continue
-		}
-		d := touched(*s)
-		switch {
-		case planned[d] != 0:
-			s.Place.DirAfter = planned[d]
-		case actOf(s.Change) == actInPlace:
-			s.Place.DirAfter = s.Place.DirBefore
-		default:
-			s.Place.DirAfter = now
-		}
-	}
-}
-
-// touched is the directory whose modification time a step changes.
-func touched(s backends.Step) change.Path {
-	if actOf(s.Change) == actInPlace {
-		return s.Change.Path
-	}
-	d, _ := split(s.Change.Path)
-	return d
 }

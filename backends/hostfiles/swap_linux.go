@@ -21,14 +21,15 @@ func (h *Host) Swap(ctx context.Context, steps []backends.Step) error {
 		return err
 	}
 	defer t.close()
-	for _, s := range steps {
+	w := &swapper{tree: t, steps: steps}
+	for i, s := range steps {
 		if s.Place.Within != "" {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := t.swap(s, steps); err != nil {
+		if err := w.swap(s, w.leaves(i)); err != nil {
 			return fmt.Errorf("swap %s: %w", s.Change.Path, err)
 		}
 	}
@@ -38,18 +39,34 @@ func (h *Host) Swap(ctx context.Context, steps []backends.Step) error {
 	return nil
 }
 
-func (t *tree) swap(s backends.Step, steps []backends.Step) error {
-	if actOf(s.Change) == actInPlace {
-		return t.swapInPlace(s)
+// swapper puts the staged objects of one transaction in place.
+type swapper struct {
+	*tree
+	steps []backends.Step
+}
+
+// leaves reports that step i is, for now, the last in its directory.
+func (w *swapper) leaves(i int) bool {
+	for _, next := range w.steps[i+1:] {
+		if next.Place.Within == "" {
+			return touched(next) != touched(w.steps[i])
+		}
 	}
-	dir, base, err := t.parent(s.Change.Path)
+	return true
+}
+
+func (w *swapper) swap(s backends.Step, last bool) error {
+	if actOf(s.Change) == actInPlace {
+		return w.swapInPlace(s)
+	}
+	dir, base, err := w.parent(s.Change.Path)
 	if errors.Is(err, unix.ELOOP) || err != nil && absent(err) {
 		return fmt.Errorf("%w: %w", backends.ErrHostChanged, err)
 	}
 	if err != nil {
 		return err
 	}
-	hidden, err := t.place(s.Place.Dir)
+	hidden, err := w.place(s.Place.Dir)
 	if err != nil {
 		return err
 	}
@@ -72,11 +89,11 @@ func (t *tree) swap(s backends.Step, steps []backends.Step) error {
 		return backends.ErrHostChanged
 	}
 	return durable("swap "+string(s.Change.Path), func() error {
-		if err := t.rename(s, dir, base, hidden, dev, steps); err != nil {
+		if err := w.rename(s, dir, base, hidden, dev); err != nil || !last {
 			return err
 		}
-		// After each rename, not once at the end: undo takes a third time for
-		// somebody else's only when every step was done.
+		// Before the next directory, not once at the end: undo takes a third time
+		// for somebody else's only when every step was done.
 		return ownTime(dir, s.Place.DirAfter)
 	})
 }
@@ -111,7 +128,7 @@ func alike(at *node, e *change.Entry) bool {
 }
 
 // rename does the step and proves what it displaced.
-func (t *tree) rename(s backends.Step, dir int, base string, hidden int, dev uint64, steps []backends.Step) error {
+func (w *swapper) rename(s backends.Step, dir int, base string, hidden int, dev uint64) error {
 	var err error
 	switch actOf(s.Change) {
 	case actPlace:
@@ -137,7 +154,7 @@ func (t *tree) rename(s backends.Step, dir int, base string, hidden int, dev uin
 		return fmt.Errorf("%w: it was replaced or written meanwhile", backends.ErrHostChanged)
 	}
 	if s.Change.Old.Type == change.Directory {
-		return complete(hidden, s.Place.Name, s.Change.Path, known(steps, s.Place.Name))
+		return complete(hidden, s.Place.Name, s.Change.Path, known(w.steps, s.Place.Name))
 	}
 	return nil
 }

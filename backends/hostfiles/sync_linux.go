@@ -10,11 +10,6 @@ import (
 	"github.com/netsandbox/netsandbox/backends/change"
 )
 
-// few is the number of entries up to which each is flushed by itself. syncfs(2)
-// writes out everybody's dirty data, which on a busy machine may be gigabytes;
-// above this, one journal commit per file costs more.
-const few = 32
-
 // flushStaged makes the content of the hidden directories durable.
 func (t *tree) flushStaged(steps []backends.Step, tops map[string]change.Path) error {
 	if len(steps) >= few {

@@ -35,7 +35,21 @@ func openTree(root string) (*tree, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open root", Path: root, Err: err}
 	}
-	return &tree{root: fd, dir: -1, hidden: map[change.Path]int{}, buf: make([]byte, 128<<10)}, nil
+	return newTree(fd), nil
+}
+
+func newTree(root int) *tree {
+	return &tree{root: root, dir: -1, hidden: map[change.Path]int{}, buf: make([]byte, 128<<10)}
+}
+
+// clone returns the same files for another goroutine. It starts from the open
+// root, not from its path, which another thread may see as something else.
+func (t *tree) clone() (*tree, error) {
+	fd, err := unix.FcntlInt(uintptr(t.root), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	return newTree(fd), nil
 }
 
 func (t *tree) close() {

@@ -13,27 +13,50 @@ import (
 
 // Verify implements [backends.Host]. Content is read, not guessed from times.
 func (h *Host) Verify(ctx context.Context, steps []backends.Step) ([]backends.Leftover, error) {
-	t, err := openTree(h.root)
-	if err != nil {
-		return nil, err
-	}
-	defer t.close()
-	var left []backends.Leftover
-	for _, s := range steps {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+	return h.each(ctx, steps, func(t *tree, s backends.Step) (*backends.Leftover, error) {
 		now, err := t.observe(s.Change.Path, nil)
 		if err != nil {
 			return nil, fmt.Errorf("verify %s: %w", s.Change.Path, err)
 		}
-		if found := t.differs(s, now); found != "" {
-			left = append(left, backends.Leftover{
-				Subject: s.Change.Path.String(), Found: found, Wanted: describe(s.Change.New),
-			})
+		found := t.differs(s, now)
+		if found == "" {
+			return nil, nil
+		}
+		return &backends.Leftover{
+			Subject: s.Change.Path.String(), Found: found, Wanted: describe(s.Change.New),
+		}, nil
+	})
+}
+
+// each looks at every step, on all processors, and collects what was found in
+// the order of the steps.
+func (h *Host) each(ctx context.Context, steps []backends.Step, look func(*tree, backends.Step) (*backends.Leftover, error)) ([]backends.Leftover, error) {
+	all, err := openTree(h.root)
+	if err != nil {
+		return nil, err
+	}
+	defer all.close()
+	found := make([]*backends.Leftover, len(steps))
+	err = spread(len(steps), func(lo, hi int) error {
+		t, err := all.clone()
+		if err != nil {
+			return err
+		}
+		defer t.close()
+		for i := lo; i < hi && err == nil; i++ {
+			if err = ctx.Err(); err == nil {
+				found[i], err = look(t, steps[i])
+			}
+		}
+		return err
+	})
+	var left []backends.Leftover
+	for _, l := range found {
+		if l != nil {
+			left = append(left, *l)
 		}
 	}
-	return left, nil
+	return left, err
 }
 
 // differs says what is at the target instead of what the step wants.
@@ -54,29 +77,17 @@ func (t *tree) differs(s backends.Step, now *change.Entry) string {
 // Originals compares the exchanged originals with what the snapshot saw. They
 // are out of every program's reach, but for one that had them open before.
 func (h *Host) Originals(ctx context.Context, steps []backends.Step) ([]backends.Leftover, error) {
-	t, err := openTree(h.root)
-	if err != nil {
-		return nil, err
-	}
-	defer t.close()
 	all := tops(steps)
-	var left []backends.Leftover
-	for _, s := range steps {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+	return h.each(ctx, steps, func(t *tree, s backends.Step) (*backends.Leftover, error) {
 		if s.Change.Old == nil || s.Change.Old.Type != change.Regular {
-			continue
+			return nil, nil
 		}
 		l, err := t.rewritten(s, all)
 		if err != nil {
-			return nil, fmt.Errorf("verify original of %s: %w", s.Change.Path, err)
+			err = fmt.Errorf("verify original of %s: %w", s.Change.Path, err)
 		}
-		if l != nil {
-			left = append(left, *l)
-		}
-	}
-	return left, nil
+		return l, err
+	})
 }
 
 func (t *tree) rewritten(s backends.Step, tops map[string]change.Path) (*backends.Leftover, error) {

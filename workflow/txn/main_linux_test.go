@@ -77,7 +77,12 @@ var wantedFiles = [][2]string{
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, root: filepath.Join(t.TempDir(), "host"), dir: filepath.Join(t.TempDir(), "txn"), wanted: contents{}}
+	return newWorldAt(t, t.TempDir())
+}
+
+func newWorldAt(t testing.TB, at string) *world {
+	t.Helper()
+	w := &world{t: t, root: filepath.Join(at, "host"), dir: filepath.Join(at, "txn"), wanted: contents{}}
 	w.ok(os.MkdirAll(w.dir, 0o700))
 	w.ok(os.MkdirAll(w.root, 0o755))
 	for _, f := range hostFiles {

@@ -1,0 +1,154 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/hostfiles"
+	"github.com/netsandbox/netsandbox/backends/nstest"
+)
+
+// store is a [backends.Wanted] on disk, as a plan's is.
+type store string
+
+func (s store) Open(sum string) (io.ReadCloser, error) { return os.Open(filepath.Join(string(s), sum)) }
+
+// BenchmarkApply replaces N files of 900 bytes, with backup and durably, and
+// takes it back; side by side with cp and rsync writing the same bytes over the
+// same files. Each round runs all of them, so that a busy machine slows all.
+func BenchmarkApply(b *testing.B) {
+	for _, n := range []int{1, 1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			disk := journaled(b)
+			took := map[string][]time.Duration{}
+			for b.Loop() {
+				round(b, disk, n, took)
+			}
+			for name, ds := range took {
+				slices.Sort(ds)
+				b.ReportMetric(float64(ds[len(ds)/2].Microseconds())/1000, name+"-ms")
+			}
+			b.ReportMetric(ratio(took, "apply", "cp+sync"), "apply/cp+sync")
+			b.ReportMetric(ratio(took, "apply", "rsync+sync"), "apply/rsync+sync")
+			b.ReportMetric(ratio(took, "undo", "apply"), "undo/apply")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// journaled puts the benchmark on an ext4 of its own, as hosts have it. The
+// machine's may have no journal, and then it looks for an inode that was not
+// deleted in the last seconds at every create (recently_deleted, fs/ext4/ialloc.c).
+// It also keeps other people's dirty data out of the syncs.
+func journaled(b *testing.B) string {
+	nstest.NewMount(b, nstest.Tool("mkfs.ext4"))
+	image, at := filepath.Join(b.TempDir(), "image"), b.TempDir()
+	f, err := os.Create(image)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(2<<30), f.Close()); err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range [][]string{{"mkfs.ext4", "-q", "-F", "-i", "8192", image}, {"mount", "-o", "loop", image, at}} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			b.Fatalf("%v: %v\n%s", c, err, out)
+		}
+	}
+	return at
+}
+
+func ratio(took map[string][]time.Duration, a, b string) float64 {
+	return float64(took[a][len(took[a])/2]) / float64(took[b][len(took[b])/2])
+}
+
+func round(b *testing.B, disk string, n int, took map[string][]time.Duration) {
+	at, err := os.MkdirTemp(disk, "round")
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := newWorldAt(b, at)
+	src, content := filepath.Join(at, "src"), store(filepath.Join(at, "plan"))
+	w.ok(os.Mkdir(string(content), 0o700))
+	fill := func(root, tag string) (files []string) {
+		for i := range n {
+			p := fmt.Sprintf("/etc/many/%d/%d.conf", i/100, i)
+			if i%100 == 0 {
+				w.ok(os.MkdirAll(filepath.Join(root, filepath.Dir(p)), 0o755))
+			}
+			w.ok(os.WriteFile(filepath.Join(root, p), fmt.Appendf(nil, "%s %0900d\n", tag, i), 0o644))
+			files = append(files, p)
+		}
+		return files
+	}
+	fill(src, "new")
+	files := fill(w.root, "old")
+	cs := make([]change.Change, n)
+	for i, p := range files {
+		text, err := os.ReadFile(filepath.Join(src, p))
+		w.ok(err)
+		cs[i], err = planOne(w.host(), w.wanted, p, string(text))
+		w.ok(err)
+		w.ok(os.WriteFile(filepath.Join(string(content), cs[i].New.SHA256), text, 0o600))
+	}
+	w.ok(os.MkdirAll(filepath.Join(w.root, "etc/many"), 0o755))
+	timed := func(name string, f func()) {
+		unix.Sync()
+		start := time.Now()
+		f()
+		took[name] = append(took[name], time.Since(start))
+	}
+	ctx := context.Background()
+	host := hostfiles.New(w.root)
+	var x *Txn
+	timed("apply", func() {
+		var err error
+		blockers, err := host.Preflight(ctx, cs)
+		w.ok(err)
+		if len(blockers) > 0 {
+			b.Fatalf("%+v", blockers)
+		}
+		x, err = Create(w.dir, Header{})
+		w.ok(err)
+		w.ok(x.Prepare(ctx, host, cs))
+		w.ok(x.Stage(ctx, host, content))
+		w.ok(x.Swap(ctx, host))
+		left, err := x.Verify(ctx, host)
+		w.ok(err)
+		if len(left) > 0 {
+			b.Fatalf("%+v", left)
+		}
+	})
+	timed("undo", func() {
+		left, err := x.Undo(ctx, host, Applier, "")
+		w.ok(err)
+		if len(left) > 0 {
+			b.Fatalf("%+v", left)
+		}
+	})
+	w.ok(x.Close())
+	over := func(name string, argv ...string) {
+		fill(w.root, "old")
+		timed(name, func() {
+			for _, c := range [][]string{argv, {"sync", "-f", w.root}} {
+				out, err := exec.Command(c[0], c[1:]...).CombinedOutput()
+				if err != nil {
+					b.Fatalf("%v: %v\n%s", c, err, out)
+				}
+			}
+		})
+	}
+	over("cp+sync", "cp", "-a", src+"/.", w.root+"/")
+	over("rsync+sync", "rsync", "-a", "-I", src+"/", w.root+"/")
+}
