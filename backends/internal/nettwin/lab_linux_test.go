@@ -39,7 +39,7 @@ func newLab(t *testing.T, reqs ...nstest.Req) *testLab {
 	must(t, errors.Join(
 		l.Wire(l.host, "eth0", l.gw1, "in"), l.Wire(l.host, "eth1", l.gw2, "in"),
 		l.Wire(l.gw1, "out", l.server, "one"), l.Wire(l.gw2, "out", l.server, "two"),
-		l.host.MTU("eth1", 1420),
+		l.host.MTU("eth1", 1420), l.gw2.MTU("in", 1420),
 		l.host.Address("eth0", "192.0.2.2/24", "2001:db8:1::2/64"),
 		l.host.Address("eth1", "198.51.100.2/24", "2001:db8:2::2/64"),
 		l.gw1.Address("in", "192.0.2.1/24", "2001:db8:1::1/64"), l.gw1.Address("out", "203.0.113.1/24", "2001:db8:80::1/64"),
@@ -69,7 +69,8 @@ func (l *testLab) mirror(t *testing.T, opt Options) {
 		l.twin, err = Mirror(t.Context(), int(ns.NS().Fd()), opt)
 		return err
 	}))
-	t.Cleanup(func() { must(t, l.twin.Close()) })
+	twin := l.twin
+	t.Cleanup(func() { must(t, twin.Close()) })
 }
 
 // echo answers every connection with the address it came from, then with what
@@ -90,6 +91,24 @@ func echo(t *testing.T, n *netlab.Node, network, addr string) {
 				io.WriteString(c, c.RemoteAddr().(*net.TCPAddr).IP.String()+"\n")
 				io.Copy(c, c)
 			}()
+		}
+	}()
+}
+
+// echoUDP answers every datagram with the address it came from and the datagram.
+func echoUDP(t *testing.T, n *netlab.Node, addr string) {
+	t.Helper()
+	c, err := n.ListenPacket("udp", addr)
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		b := make([]byte, 64<<10)
+		for {
+			n, from, err := c.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			c.WriteTo(append([]byte(from.(*net.UDPAddr).IP.String()+"\n"), b[:n]...), from)
 		}
 	}()
 }

@@ -1,22 +1,279 @@
 package nettwin
 
-import "testing"
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
 
-func TestTCPReachesTheOutside(t *testing.T) {
-	l := newLab(t)
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
+	"github.com/netsandbox/netsandbox/backends/nstest"
+)
+
+// ways are addresses of the outside and the source that a server there sees.
+var ways = []struct{ name, server, seen string }{
+	{"v4 by the default route", "203.0.113.80", "192.0.2.2"},
+	{"v6 by the default route", "[2001:db8:80::80]", "2001:db8:1::2"},
+	{"v4 on eth1's own subnet", "198.51.100.1", "198.51.100.2"},
+	{"v6 on eth1's own subnet", "[2001:db8:2::1]", "2001:db8:2::2"},
+}
+
+// TestReach runs on a host whose firewall forwards nothing, which filters by
+// reverse path and routes for nobody: none of it is needed.
+func TestReach(t *testing.T) {
+	l := newLab(t, nstest.Tool("iptables"), nstest.Tool("ip6tables"))
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		_, err := l.host.Run(t.Context(), tool, "-P", "FORWARD", "DROP")
+		must(t, err)
+	}
 	echo(t, l.server, "tcp", ":80")
 	echo(t, l.gw2, "tcp", ":80")
+	echoUDP(t, l.server, ":5353")
+	echoUDP(t, l.gw2, ":5353")
 	l.mirror(t, Options{})
-	for _, c := range []struct{ name, addr, seen string }{
-		{"v4 by the default route", "203.0.113.80:80", "192.0.2.2"},
-		{"v6 by the default route", "[2001:db8:80::80]:80", "2001:db8:1::2"},
-		{"v4 on eth1's own subnet", "198.51.100.1:80", "198.51.100.2"},
-		{"v6 on eth1's own subnet", "[2001:db8:2::1]:80", "2001:db8:2::2"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := l.seenAs(t, "tcp", c.addr); got != c.seen {
+	for _, c := range ways {
+		t.Run("tcp "+c.name, func(t *testing.T) {
+			if got := l.seenAs(t, "tcp", c.server+":80"); got != c.seen {
 				t.Errorf("server saw %s, want %s", got, c.seen)
 			}
 		})
+		t.Run("udp "+c.name, func(t *testing.T) {
+			for _, size := range []int{1, 1400, 9000} {
+				payload := strings.Repeat("x", size)
+				got, err := l.datagram(c.server+":5353", payload)
+				if want := c.seen + "\n" + payload; got != want || err != nil {
+					t.Errorf("%d bytes: got %.40q (%d bytes), %v; want %.40q", size, got, len(got), err, want)
+				}
+			}
+		})
 	}
+	c, err := l.twin.relay.Do(relay.Request{Count: true}, nil)
+	must(t, err)
+	if c.Unmirrored != 0 || c.Fenced != 0 {
+		t.Errorf("ordinary traffic was fenced: %+v", c)
+	}
+}
+
+// datagram sends one and returns the answer.
+func (l *testLab) datagram(addr, payload string) (string, error) {
+	c, err := l.inside.Dial(context.Background(), "udp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(3 * time.Second))
+	if _, err := io.WriteString(c, payload); err != nil {
+		return "", err
+	}
+	b := make([]byte, 64<<10)
+	n, err := c.Read(b)
+	return string(b[:n]), err
+}
+
+// connect dials from inside with a limit of its own.
+func (l *testLab) connect(network, addr string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	c, err := l.inside.Dial(ctx, network, addr)
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
+// TestRefusals holds what the application inside sees against what it would see
+// on the host.
+func TestRefusals(t *testing.T) {
+	l := newLab(t, nstest.NFT, nstest.Tool("nft"), nstest.Tool("ip"))
+	_, err := l.gw1.Run(t.Context(), "nft", "table inet f { chain through { type filter hook forward priority 0; "+
+		"ip daddr 203.0.113.66 drop; ip6 daddr 2001:db8:80::66 drop; }; }")
+	must(t, err)
+	for _, line := range []string{"ip route add unreachable 203.0.113.67", "ip -6 route add unreachable 2001:db8:80::67"} {
+		_, err := l.gw1.Run(t.Context(), strings.Fields(line)...)
+		must(t, err)
+	}
+	l.mirror(t, Options{})
+	for _, c := range []struct {
+		name, addr string
+		want       error
+		timeout    bool
+	}{
+		{"a closed port, v4", "203.0.113.80:81", unix.ECONNREFUSED, false},
+		{"a closed port, v6", "[2001:db8:80::80]:81", unix.ECONNREFUSED, false},
+		{"a router that says unreachable, v4", "203.0.113.67:80", unix.EHOSTUNREACH, false},
+		{"a router that says unreachable, v6", "[2001:db8:80::67]:80", unix.ENETUNREACH, false},
+		{"silence, v4", "203.0.113.66:80", nil, true},
+		{"silence, v6", "[2001:db8:80::66]:80", nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			limit := 5 * time.Second
+			if c.timeout {
+				limit = 1500 * time.Millisecond
+			}
+			err := l.connect("tcp", c.addr, limit)
+			switch {
+			case c.timeout && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded):
+				t.Errorf("got %v, want a timeout", err)
+			case !c.timeout && !errors.Is(err, c.want):
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+	t.Run("a closed port, udp", func(t *testing.T) {
+		for _, addr := range []string{"203.0.113.80:82", "[2001:db8:80::80]:82"} {
+			if got, err := l.datagram(addr, "x"); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("%s: got %q, %v; want connection refused", addr, got, err)
+			}
+		}
+	})
+}
+
+// accept runs f on the next connection to a server.
+func accept(t *testing.T, ln net.Listener, f func(c *net.TCPConn) error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err == nil {
+			c.SetDeadline(time.Now().Add(10 * time.Second))
+			err = f(c.(*net.TCPConn))
+		}
+		done <- err
+	}()
+	return done
+}
+
+func TestEndsOfStreams(t *testing.T) {
+	l := newLab(t)
+	ln, err := l.server.Listen("tcp", ":90")
+	must(t, err)
+	defer ln.Close()
+	l.mirror(t, Options{})
+	dial := func(t *testing.T) *net.TCPConn {
+		c, err := l.inside.Dial(within(t, 5*time.Second), "tcp", "203.0.113.80:90")
+		must(t, err)
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		return c.(*net.TCPConn)
+	}
+	t.Run("the client closes its half and the server goes on", func(t *testing.T) {
+		blob := bytes.Repeat([]byte("netsandbox"), 500_000)
+		done := accept(t, ln, func(c *net.TCPConn) error {
+			defer c.Close()
+			if b, err := io.ReadAll(c); err != nil || string(b) != "question" {
+				return errors.Join(err, errors.New("server got "+string(b)))
+			}
+			_, err := c.Write(blob)
+			return err
+		})
+		c := dial(t)
+		defer c.Close()
+		io.WriteString(c, "question")
+		must(t, c.CloseWrite())
+		got, err := io.ReadAll(c)
+		if err != nil || !bytes.Equal(got, blob) {
+			t.Errorf("got %d bytes, %v; want %d", len(got), err, len(blob))
+		}
+		must(t, <-done)
+	})
+	t.Run("the server resets", func(t *testing.T) {
+		done := accept(t, ln, func(c *net.TCPConn) error {
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				return err
+			}
+			c.SetLinger(0)
+			return c.Close()
+		})
+		c := dial(t)
+		defer c.Close()
+		io.WriteString(c, "x")
+		if _, err := io.ReadAll(c); !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("client got %v, want connection reset", err)
+		}
+		must(t, <-done)
+	})
+	t.Run("the client resets", func(t *testing.T) {
+		done := accept(t, ln, func(c *net.TCPConn) error {
+			defer c.Close()
+			_, err := io.ReadAll(c)
+			return err
+		})
+		c := dial(t)
+		io.WriteString(c, "x")
+		c.SetLinger(0)
+		c.Close()
+		if err := <-done; !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("server got %v, want connection reset", err)
+		}
+	})
+}
+
+// TestManyFlows carries 100 streams at once, both ways, and compares hashes.
+func TestManyFlows(t *testing.T) {
+	l := newLab(t)
+	ln, err := l.server.Listen("tcp", ":91")
+	must(t, err)
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // hash what comes, then send the hash and the same again
+				defer c.Close()
+				h, b := sha256.New(), new(bytes.Buffer)
+				io.Copy(io.MultiWriter(h, b), c)
+				c.Write(h.Sum(nil))
+				io.Copy(c, b)
+			}()
+		}
+	}()
+	l.mirror(t, Options{})
+	const flows, size = 100, 1 << 20
+	var wg sync.WaitGroup
+	for i := range flows {
+		wg.Go(func() {
+			addr := "203.0.113.80:91"
+			if i%2 == 1 {
+				addr = "[2001:db8:80::80]:91"
+			}
+			if err := l.roundTrip(addr, bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, size/3)); err != nil {
+				t.Errorf("flow %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (l *testLab) roundTrip(addr string, blob []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := l.inside.Dial(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := c.Write(blob); err != nil {
+		return err
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		return err
+	}
+	back, err := io.ReadAll(c)
+	if err != nil {
+		return err
+	}
+	if want := sha256.Sum256(blob); len(back) < 32 || !bytes.Equal(back[:32], want[:]) || !bytes.Equal(back[32:], blob) {
+		return errors.New("content is not what was sent")
+	}
+	return nil
 }

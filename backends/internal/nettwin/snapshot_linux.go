@@ -3,6 +3,7 @@ package nettwin
 import (
 	"slices"
 
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
 
@@ -55,6 +56,17 @@ func (t *Twin) record() (snapshot, error) {
 	}
 	for k, v := range n.sysctls {
 		s.add(KindSysctl, dotted(k), v)
+	}
+	var own *nft.Table
+	if t.loop != nil {
+		own = t.loop.table
+	}
+	items, err := nft.Ruleset(int(t.ns.Fd()), own)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range items {
+		s.add(KindNFT, i.Key, i.Text)
 	}
 	return s, nil
 }

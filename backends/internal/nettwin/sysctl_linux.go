@@ -37,6 +37,7 @@ var quietIPv6 = map[string]string{"accept_ra": "0", "autoconf": "0", "accept_dad
 // path relative to it. What cannot be read is left out.
 func readSysctls() (map[string]string, error) {
 	out := make(map[string]string, 1024)
+	buf := make([]byte, 4096)
 	err := filepath.WalkDir(sysctlRoot, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) { // a link went away meanwhile
@@ -51,26 +52,41 @@ func readSysctls() (map[string]string, error) {
 		if noisySysctls[name] {
 			return nil
 		}
-		if b, err := os.ReadFile(p); err == nil {
-			out[name] = strings.TrimSuffix(string(b), "\n")
+		if v, ok := readSysctl(p, buf); ok {
+			out[name] = v
 		}
 		return nil
 	})
 	return out, err
 }
 
+// readSysctl reads one file by bare system calls: there are a thousand of them,
+// and the poller's part in an os.File costs as much as the read.
+func readSysctl(path string, buf []byte) (string, bool) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf) // the kernel gives the whole value in one read
+	if err != nil {
+		return "", false
+	}
+	return strings.TrimSuffix(string(buf[:n]), "\n"), true
+}
+
 // copySysctls gives the calling thread's namespace the values of the host, and
 // returns the names of those that it would not take.
 func copySysctls(host map[string]string) []string {
 	var refused []string
+	buf := make([]byte, 4096)
 	for _, name := range slices.SortedFunc(maps.Keys(host), allFirst) {
 		if ownSysctls[name[strings.LastIndexByte(name, '/')+1:]] {
 			continue
 		}
 		p := filepath.Join(sysctlRoot, name)
 		// Read again now: writing conf/all changes every interface.
-		b, err := os.ReadFile(p)
-		if err != nil || strings.TrimSuffix(string(b), "\n") == host[name] {
+		if v, ok := readSysctl(p, buf); !ok || v == host[name] {
 			continue // not there: a sysctl of the initial namespace only
 		}
 		if st, err := os.Stat(p); err != nil || st.Mode()&0o200 == 0 {

@@ -32,6 +32,7 @@ type Redirect struct {
 // Table is a table of redirections that lives as long as its socket.
 type Table struct {
 	c    *netlink.Conn
+	port uint32 // the socket's netlink address, which the kernel gives as owner
 	name string
 	// Owned is false on kernels before 5.12: whoever is root inside can then
 	// flush the table.
@@ -45,6 +46,10 @@ func Make(ns int, name string) (*Table, error) {
 		return nil, fmt.Errorf("dial nf_tables: %w", err)
 	}
 	t := &Table{c: c, name: name, Owned: true}
+	if t.port, err = address(c); err != nil {
+		c.Close()
+		return nil, err
+	}
 	if err = t.create(tableOwner); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		t.Owned = false
 		err = t.create(0)
@@ -54,6 +59,22 @@ func Make(ns int, name string) (*Table, error) {
 		return nil, fmt.Errorf("make table %s: %w", name, err)
 	}
 	return t, nil
+}
+
+// address is the number by which the kernel knows a netlink socket.
+func address(c *netlink.Conn) (uint32, error) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var port uint32
+	cerr := rc.Control(func(fd uintptr) {
+		var sa unix.Sockaddr
+		if sa, err = unix.Getsockname(int(fd)); err == nil {
+			port = sa.(*unix.SockaddrNetlink).Pid
+		}
+	})
+	return port, errors.Join(cerr, err)
 }
 
 func (t *Table) create(flags uint32) error {

@@ -95,7 +95,7 @@ func ruleAttr(w *words, a Attr) {
 	case unix.FRA_L3MDEV:
 		w.add("l3mdev")
 	case unix.FRA_PROTOCOL:
-		if len(a.Value) > 0 && a.Value[0] != unix.RTPROT_KERNEL {
+		if len(a.Value) > 0 && a.Value[0] != unix.RTPROT_UNSPEC && a.Value[0] != unix.RTPROT_KERNEL {
 			w.add("protocol", protocol(a.Value[0]))
 		}
 	default:

@@ -53,6 +53,7 @@ func AddressText(m []byte, name Names) string {
 // AddressKey splits it into identity and attributes.
 func AddressKey(m []byte, name Names) (key, rest string) {
 	flags := uint32(m[2])
+	dev := name(int(binary.NativeEndian.Uint32(m[4:])))
 	var local, peer string
 	var w words
 	for a := range Attrs(m[unix.SizeofIfAddrmsg:]) {
@@ -64,7 +65,9 @@ func AddressKey(m []byte, name Names) (key, rest string) {
 		case unix.IFA_BROADCAST:
 			w.add("broadcast", addr(a.Value))
 		case unix.IFA_LABEL:
-			w.add("label", a.String())
+			if a.String() != dev {
+				w.add("label", a.String())
+			}
 		case unix.IFA_FLAGS:
 			flags = a.Uint32()
 		case unix.IFA_RT_PRIORITY:
@@ -82,7 +85,7 @@ func AddressKey(m []byte, name Names) (key, rest string) {
 	} else {
 		local += " peer " + peer
 	}
-	return fmt.Sprintf("%s/%d dev %s", local, m[1], name(int(binary.NativeEndian.Uint32(m[4:])))), w.String()
+	return fmt.Sprintf("%s/%d dev %s", local, m[1], dev), w.String()
 }
 
 func scope(s uint8) string {
