@@ -42,6 +42,9 @@ var layers = []layer{
 	},
 	{"backends/...", []string{"backends", "backends/change", "backends/internal/..."}, "an implementation knows the contract, the vocabulary and shared mechanism"},
 	{"workflow/clock", nil, "time is a leaf"},
+	{"workflow/execlog", []string{"backends/change", "workflow/clock"}, "exec appends to it on its way into the view and must not pay for a store"},
+	{"workflow/txn", []string{"backends", "backends/change", "workflow/clock"}, "recover undoes with the journal unreadable"},
+	{"workflow/lease/...", []string{"workflow/clock", "workflow/lease/..."}, "the keeper decides when to undo and is told how"},
 	{
 		"workflow/...",
 		[]string{"states", "guards/...", "backends", "backends/change", "workflow/..."},
