@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/netsandbox/netsandbox/workflow"
+	"github.com/netsandbox/netsandbox/workflow/report"
+)
+
+func newCheckCmd(a *app) *cobra.Command {
+	var o workflow.CheckOptions
+	cmd := &cobra.Command{
+		Use:               "check NAME",
+		Short:             "Run every circuit in the candidate view",
+		Args:              cobra.ExactArgs(1),
+		Annotations:       done("every required circuit is preserved", exits(exitBlocked, exitBusy)),
+		ValidArgsFunction: a.names,
+	}
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", 3*time.Second, "how long one probe may take")
+	cmd.RunE = a.change(func(ctx context.Context, w *workflow.Workflow, args []string) error {
+		if o.Timeout <= 0 {
+			return usage(fmt.Errorf("--timeout %s is not positive", o.Timeout))
+		}
+		doc, err := w.Check(ctx, args[0], o)
+		if err := a.show(doc, err); err != nil {
+			return err
+		}
+		return verdict(doc)
+	})
+	return cmd
+}
+
+// verdict is the error of a check whose answer is no. The document has said why.
+func verdict(doc report.Check) error {
+	if doc.OK {
+		return nil
+	}
+	err := &workflow.HintError{Err: fmt.Errorf("%s: not every required circuit holds: %w", doc.Name, errBlocked)}
+	for _, r := range doc.Refusals {
+		err.Err = fmt.Errorf("%s: %w: %s", doc.Name, errBlocked, r)
+		if err.Hint = r.Fix; err.Hint != "" {
+			break
+		}
+	}
+	return err
+}
