@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/linuxns"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -20,6 +23,7 @@ func TestMain(m *testing.M) {
 		Main()
 		return
 	}
+	linuxns.Main() // this binary is also the holder and PID 1 of views
 	nstest.Main(m)
 }
 
@@ -29,7 +33,7 @@ func layOut(t *testing.T) Fixture {
 	dir := t.TempDir()
 	f := Fixture{
 		StateRoot: filepath.Join(dir, "state"), Secret: "only on the host",
-		Socket: filepath.Join(dir, "host.sock"), RunSocket: "/run/netsandbox-none.sock",
+		Socket: filepath.Join(dir, "host.sock"), RunSocket: "/run/" + strings.ReplaceAll(dir[1:], "/", "-") + ".sock",
 		Abstract: filepath.Base(dir), BlockNode: filepath.Join(dir, "disk"),
 		Namespaces: map[string]string{},
 	}
@@ -43,7 +47,7 @@ func layOut(t *testing.T) Fixture {
 	if err := unix.Mknod(f.BlockNode, unix.S_IFBLK|0o600, int(disk())); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{f.Socket, "@" + f.Abstract} {
+	for _, name := range []string{f.Socket, f.RunSocket, "@" + f.Abstract} {
 		l, err := net.Listen("unix", name)
 		if err != nil {
 			t.Fatal(err)
@@ -88,19 +92,9 @@ func TestProbesFindHolesInBareNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatalf("probes: %v\n%s", err, out)
 	}
-	holes := 0
-	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-		var r Result
-		if err := d.Decode(&r); err != nil {
-			t.Fatalf("decode %q: %v", out, err)
-		}
-		if r.Verdict == Hole {
-			holes++
-		}
-		t.Logf("%-50s %-8s %s", r.Name, r.Verdict, r.Detail)
-	}
-	if holes < 20 {
-		t.Errorf("%d holes found in bare namespaces, want at least 20", holes)
+	results := decode(t, out)
+	if n := len(holes(results)); n < 20 {
+		t.Errorf("%d holes found in bare namespaces, want at least 20", n)
 	}
 	after, err := os.ReadFile("/proc/" + corePattern)
 	if err != nil {
@@ -109,4 +103,22 @@ func TestProbesFindHolesInBareNamespaces(t *testing.T) {
 	if !bytes.Equal(before, after) {
 		t.Errorf("core_pattern was %q and is %q", before, after)
 	}
+}
+
+func decode(t *testing.T, out []byte) []Result {
+	t.Helper()
+	var results []Result
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var r Result
+		if err := d.Decode(&r); err != nil {
+			t.Fatalf("decode %q: %v", out, err)
+		}
+		results = append(results, r)
+		t.Logf("%-55s %-8s %s", r.Name, r.Verdict, r.Detail)
+	}
+	return results
+}
+
+func holes(results []Result) []Result {
+	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict != Hole })
 }

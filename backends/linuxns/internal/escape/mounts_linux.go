@@ -62,7 +62,7 @@ var mounts = []probe{
 		return allowed(closing(fd, err))
 	}},
 	{"open_tree", func(Fixture) (Verdict, string) {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, "/tmp", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		fd, err := unix.OpenTree(unix.AT_FDCWD, "/etc", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		return allowed(closing(fd, err))
 	}},
 }
