@@ -68,7 +68,10 @@ func request(r Request) (client.Request, error) {
 	if err != nil {
 		return client.Request{}, fmt.Errorf("find working directory: %w", err)
 	}
-	req := client.Request{Argv: r.Argv, Env: os.Environ(), Cwd: cwd, Detach: r.Detach}
+	req := client.Request{
+		Argv: r.Argv, Env: os.Environ(), Cwd: cwd, Detach: r.Detach,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	}
 	if r.Verb == "enter" {
 		req.Argv, req.Env = shell(r, req.Env)
 	}
