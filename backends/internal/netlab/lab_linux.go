@@ -157,6 +157,18 @@ func (n *Node) Route(dst, via string) error {
 	return nil
 }
 
+// Move moves a link to another namespace.
+func (n *Node) Move(name string, ns int) error {
+	l, err := n.link(name)
+	if err != nil {
+		return err
+	}
+	if err := n.h.LinkSetNsFd(l, ns); err != nil {
+		return fmt.Errorf("move %s of %s: %w", name, n.Name, err)
+	}
+	return nil
+}
+
 // Sysctl sets a value below /proc/sys/net ("ipv4/ip_forward").
 func (n *Node) Sysctl(name, value string) error {
 	err := n.Do(func() error {

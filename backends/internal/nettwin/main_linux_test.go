@@ -1,6 +1,7 @@
 package nettwin
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -11,6 +12,10 @@ import (
 func TestMain(m *testing.M) {
 	if os.Args[0] == relay.Argv0 {
 		relay.Main()
+	}
+	if os.Getenv(holderEnv) != "" {
+		fmt.Fprintln(os.Stderr, "holder:", holder())
+		os.Exit(1)
 	}
 	nstest.Main(m)
 }

@@ -65,12 +65,16 @@ func TestReach(t *testing.T) {
 
 // datagram sends one and returns the answer.
 func (l *testLab) datagram(addr, payload string) (string, error) {
+	return l.datagramWithin(addr, payload, 3*time.Second)
+}
+
+func (l *testLab) datagramWithin(addr, payload string, limit time.Duration) (string, error) {
 	c, err := l.inside.Dial(context.Background(), "udp", addr)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(3 * time.Second))
+	c.SetDeadline(time.Now().Add(limit))
 	if _, err := io.WriteString(c, payload); err != nil {
 		return "", err
 	}

@@ -28,6 +28,23 @@ func (t *Twin) record() (snapshot, error) {
 		return nil, err
 	}
 	s := snapshot{}
+	n.describe(s)
+	var own *nft.Table
+	if t.loop != nil {
+		own = t.loop.table
+	}
+	items, err := nft.Ruleset(int(t.ns.Fd()), own)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range items {
+		s.add(KindNFT, i.Key, i.Text)
+	}
+	return s, nil
+}
+
+// describe puts everything but nftables into words.
+func (n *network) describe(s snapshot) {
 	for _, l := range n.links {
 		s.add(KindLink, l.Name, linkText(l, n))
 	}
@@ -57,18 +74,6 @@ func (t *Twin) record() (snapshot, error) {
 	for k, v := range n.sysctls {
 		s.add(KindSysctl, dotted(k), v)
 	}
-	var own *nft.Table
-	if t.loop != nil {
-		own = t.loop.table
-	}
-	items, err := nft.Ruleset(int(t.ns.Fd()), own)
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range items {
-		s.add(KindNFT, i.Key, i.Text)
-	}
-	return s, nil
 }
 
 // Difference says what the inside changed since the twin was made, by kind and

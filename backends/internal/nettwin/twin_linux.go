@@ -200,6 +200,18 @@ func (t *Twin) Status() Status {
 func (t *Twin) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	errs := []error{t.release()}
+	for _, f := range []*os.File{t.ns, t.host} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	t.ns, t.host = nil, nil
+	return errors.Join(errs...)
+}
+
+// release ends what build made. It may be half made, or not at all.
+func (t *Twin) release() error {
 	var errs []error
 	if t.loop != nil {
 		errs = append(errs, t.loop.close())
@@ -212,12 +224,6 @@ func (t *Twin) Close() error {
 	for _, f := range t.taps {
 		errs = append(errs, f.Close())
 	}
-	t.taps = nil
-	for _, f := range []*os.File{t.ns, t.host} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	t.ns, t.host = nil, nil
+	t.taps, t.notes, t.baseline = nil, nil, nil
 	return errors.Join(errs...)
 }

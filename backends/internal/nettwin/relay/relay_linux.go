@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
@@ -58,6 +60,7 @@ type flow struct {
 func newRelay(host *rtnl.Conn) (*Relay, error) {
 	r := &Relay{hops: newHops(), host: host, lanes: map[tcpip.NICID]*lane{}, dials: map[flow]*syn{}}
 	r.allow.Store(&Allow{})
+	log.Log().Emitter = silent{} // not SetTarget: some loggers hold the old one
 	r.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
@@ -80,6 +83,11 @@ func newRelay(host *rtnl.Conn) (*Relay, error) {
 	r.stack.SetTransportProtocolHandler(udp.ProtocolNumber, r.takeUDP)
 	return r, nil
 }
+
+// silent drops the stack's own log: what it says is said by hostile frames.
+type silent struct{}
+
+func (silent) Emit(int, log.Level, time.Time, string, ...any) {}
 
 // laneOf returns the lane of a next hop, making it for its first packet. Nil:
 // there are too many.

@@ -195,6 +195,13 @@ const (
 	tcaOptions = 2
 )
 
+// QdiscLink is the interface of a queueing discipline.
+func QdiscLink(m []byte) int { return int(binary.NativeEndian.Uint32(m[4:])) }
+
+// QdiscSet reports whether somebody put it there: the kernel's own default has
+// no handle.
+func QdiscSet(m []byte) bool { return binary.NativeEndian.Uint32(m[8:]) != 0 }
+
 // QdiscKey splits a dumped queueing discipline into its place and the rest.
 func QdiscKey(m []byte, name Names) (key, rest string) {
 	var w words
