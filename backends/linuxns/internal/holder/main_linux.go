@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +28,10 @@ const patience = 10 * time.Second
 // [backends.Spec] as JSON, standard output takes one [wire.Reply] when it serves
 // or why it does not. It does not return.
 func Main() {
+	// Or a goroutine that throws the namespaces of its thread away could get the
+	// main thread, whose namespaces are what /proc/PID shows and what every path
+	// through /proc/self means.
+	runtime.LockOSThread()
 	debug.SetGCPercent(20) // one of these idles per environment
 	h, err := start()
 	var r wire.Reply
@@ -51,6 +57,7 @@ func start() (*Holder, error) {
 		return nil, fmt.Errorf("read spec: %w", err)
 	}
 	h := &Holder{spec: spec, dir: envdir.Dir(spec.Dir), exe: -1, user: -1, canaryUser: -1, net: -1, run: -1}
+	h.thawed = sync.NewCond(&h.mu)
 	if err := settle(); err != nil {
 		return nil, err
 	}
@@ -139,7 +146,8 @@ func (h *Holder) takeOver() error {
 	}
 	h.rec = envdir.Holder{
 		PID: self, Start: born, BootID: envdir.BootID(), Generation: old.Generation + 1,
-		Mode: old.Mode, Cgroup: group.Name(), View: old.View, Mounts: old.Mounts, Notes: old.Notes,
+		Mode: old.Mode, Cgroup: group.Name(), View: old.View, Mounts: old.Mounts,
+		Relay: old.Relay,
 	}
 	if old.Generation > 0 {
 		if err := os.WriteFile(h.dir.Path(envdir.TwinLost), nil, 0o600); err != nil {
