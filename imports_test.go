@@ -129,3 +129,27 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 		}
 	}
 }
+
+// TestHotPathStaysLight: exec runs before the rest of the program initialises
+// (docs/decisions/004), and everything it imports is initialised before it. What
+// is listed was looked at; a new dependency of it is a decision.
+func TestHotPathStaysLight(t *testing.T) {
+	allowed := []string{
+		"cmd/netsandbox/internal/hot", "backends", "backends/change", "backends/linuxns/client",
+		"backends/linuxns/internal/envdir", "backends/linuxns/internal/wire", "workflow/clock", "workflow/execlog",
+	}
+	foreign := []string{"golang.org/x/sys/unix", "golang.org/x/term", "github.com/aymanbagabas/go-udiff", "github.com/aymanbagabas/go-udiff/lcs"}
+	heavy := []string{"net", "net/http", "crypto/tls", "database/sql", "text/template", "os/user", "testing"}
+	for _, dep := range list(t, "-deps", "./cmd/netsandbox/internal/hot") {
+		name, mine := ours(dep.ImportPath)
+		switch {
+		case mine && !slices.Contains(allowed, name):
+			t.Errorf("exec's hot path imports %s", name)
+		case !mine && strings.Contains(dep.ImportPath, ".") && !strings.HasPrefix(dep.ImportPath, "vendor/") &&
+			!strings.HasPrefix(dep.ImportPath, "crypto/internal/") && !slices.Contains(foreign, dep.ImportPath):
+			t.Errorf("exec's hot path imports %s", dep.ImportPath)
+		case slices.Contains(heavy, dep.ImportPath):
+			t.Errorf("exec's hot path imports %s, which costs more than it does", dep.ImportPath)
+		}
+	}
+}
