@@ -188,7 +188,10 @@ func (r *restorer) settle() error {
 		if err != nil {
 			return err
 		}
-		if err := renameat2(hidden, unfinished(name), hidden, name, unix.RENAME_NOREPLACE); err != nil {
+		err = durable("restore "+name, func() error {
+			return renameat2(hidden, unfinished(name), hidden, name, unix.RENAME_NOREPLACE)
+		})
+		if err != nil {
 			return err
 		}
 		n, err := stat(hidden, name)

@@ -158,8 +158,9 @@ func (t *Txn) Clean(ctx context.Context, host backends.Host) error {
 		return orderError("clean", t.status())
 	}
 	// Before the swap everything hidden is ours. After it only what is known by
-	// its inode number goes.
-	if err := host.Clean(ctx, t.Steps(), t.seen[recSwap]); err != nil {
+	// its inode number goes, until the backup is given up.
+	keep := t.seen[recSwap] && (t.undoing() || !t.seen[recPruned])
+	if err := host.Clean(ctx, t.Steps(), keep); err != nil {
 		return err
 	}
 	return t.write(record{Kind: recClean})
@@ -171,7 +172,7 @@ func (t *Txn) Prune(ctx context.Context, host backends.Host) error {
 	if err := t.TryLock(); err != nil {
 		return err
 	}
-	if t.status() != Committed || !t.finished() {
+	if t.status() != Committed {
 		return orderError("prune", t.status())
 	}
 	if !t.seen[recPruned] {
@@ -179,5 +180,5 @@ func (t *Txn) Prune(ctx context.Context, host backends.Host) error {
 			return err
 		}
 	}
-	return host.Clean(ctx, t.Steps(), false)
+	return t.Clean(ctx, host)
 }

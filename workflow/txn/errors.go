@@ -9,6 +9,7 @@ import (
 var (
 	ErrBusy      = errors.New("transaction is in use by another process")
 	ErrCorrupt   = errors.New("transaction file is corrupt")
+	ErrEmpty     = errors.New("transaction was never begun")
 	ErrForeign   = errors.New("not a transaction file")
 	ErrNewer     = errors.New("transaction file is of a newer version")
 	ErrCommitted = errors.New("transaction is committed")

@@ -20,7 +20,16 @@ import (
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(victimEnv) != "" {
+		if err := victim(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	nstest.Main(m)
+}
 
 // world is a small host, a plan for it, and a place for transactions.
 type world struct {

@@ -3,6 +3,9 @@ package txn
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/netsandbox/netsandbox/backends"
 )
@@ -34,11 +37,38 @@ const (
 // Files are undone on any boot; the boot tells only whether this is another one.
 func Recover(ctx context.Context, dir string, host backends.Host, boot string) (Result, error) {
 	t, err := Open(dir)
+	if errors.Is(err, ErrEmpty) || errors.Is(err, fs.ErrNotExist) {
+		return Result{ID: filepath.Base(dir), Status: Undone, Did: Nothing}, forget(dir)
+	}
 	if err != nil {
 		return Result{}, err
 	}
 	res, err := t.finish(ctx, host, boot)
 	return res, errors.Join(err, t.Close())
+}
+
+// forget removes a transaction whose Create died before it had written what it
+// is for. Nothing can have come of it.
+func forget(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, logName), os.O_RDWR, 0)
+	if err == nil {
+		defer f.Close()
+		if err := tryLock(f); err != nil {
+			return err // it is just being created
+		}
+		t := &Txn{dir: dir, log: log{file: f}}
+		if err := t.Reload(); err != nil || t.header.ID != "" {
+			return err
+		}
+		err = os.Remove(f.Name())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (t *Txn) finish(ctx context.Context, host backends.Host, boot string) (Result, error) {

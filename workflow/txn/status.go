@@ -60,9 +60,11 @@ func (s *state) fold(r record) error {
 	case recRevert:
 		s.revert = r.Verdict
 		delete(s.seen, recClean)
+	case recPruned:
+		delete(s.seen, recClean)
 	case recUndone, recAccepted:
 		s.leftovers, s.unlisted = r.Leftovers, r.Unlisted
-	case recSwap, recSwapped, recClean, recPruned:
+	case recSwap, recSwapped, recClean:
 	default:
 		return ErrNewer // a kind that only a later version writes
 	}

@@ -91,7 +91,7 @@ func Open(dir string) (*Txn, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	if t.header.ID == "" {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", name, ErrForeign), f.Close())
+		return nil, errors.Join(fmt.Errorf("open %s: %w", name, ErrEmpty), f.Close())
 	}
 	return t, nil
 }
