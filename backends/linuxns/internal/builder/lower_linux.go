@@ -159,7 +159,10 @@ func (b *build) keyDir(m mountplan.Mount, key string, st unix.Stat_t, xattrs map
 			return "", fmt.Errorf("its layer was made over another filesystem (%s %s %s, now %s %s %s); reset it",
 				have.FS, have.Dev, have.Root, want.FS, want.Dev, want.Root)
 		}
-		return dir, nil
+		if have == want {
+			return dir, nil
+		}
+		return dir, writeSource(dir, want)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read source of layer %s: %w", key, err)
@@ -174,15 +177,19 @@ func (b *build) keyDir(m mountplan.Mount, key string, st unix.Stat_t, xattrs map
 	if err := makeUpper(dir, st, 0, xattrs); err != nil {
 		return "", fmt.Errorf("make layer: %w", err)
 	}
-	raw, err = json.Marshal(want)
+	return dir, writeSource(dir, want)
+}
+
+func writeSource(dir string, s source) error {
+	raw, err := json.Marshal(s)
 	if err != nil {
-		return "", err
+		return err
 	}
 	tmp := filepath.Join(dir, "source.tmp")
 	if err := os.WriteFile(tmp, raw, 0o600); err != nil {
-		return "", fmt.Errorf("record source of layer: %w", err)
+		return fmt.Errorf("record source of layer: %w", err)
 	}
-	return dir, os.Rename(tmp, filepath.Join(dir, "source.json"))
+	return os.Rename(tmp, filepath.Join(dir, "source.json"))
 }
 
 // readXattrs returns the extended attributes of a directory that belong to it

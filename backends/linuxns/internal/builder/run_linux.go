@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -95,15 +96,24 @@ func (b *build) fillRun(t int) error {
 		if err := b.writeRun(t, strings.TrimPrefix(f, "/run/"), data, mode); err != nil {
 			return err
 		}
-		b.view.Resolver[f] = Sum(data)
+		b.view.Resolver[f] = sum(data)
 	}
 	return nil
 }
 
-// Sum is how the content of a resolver file is remembered.
-func Sum(data []byte) string {
+// sum is how the content of a resolver file is remembered.
+func sum(data []byte) string {
 	s := sha256.Sum256(data)
 	return hex.EncodeToString(s[:])
+}
+
+// SumFile returns the same of a file as it is now.
+func SumFile(f *os.File) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(f, maxRunFile+1))
+	if err != nil {
+		return "", err
+	}
+	return sum(data), nil
 }
 
 // resolvTarget returns the file in /run that /etc/resolv.conf links to, or "".

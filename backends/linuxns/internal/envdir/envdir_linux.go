@@ -55,7 +55,8 @@ type Holder struct {
 	// View says since when what the view shows can have come apart from the host.
 	View   Clock            `json:"view"`
 	Mounts []backends.Mount `json:"mounts,omitempty"`
-	Notes  []string         `json:"notes,omitempty"`
+	// Relay lists ports that were added after the environment was made.
+	Relay []uint16 `json:"relay,omitempty"`
 }
 
 // Load reads the record of the last holder. A missing one is [fs.ErrNotExist].

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
@@ -29,11 +29,16 @@ type Holder struct {
 	exec, ops *wire.Listener
 
 	// mu is the one lock of build, rebuild, layer edits and canaries.
-	mu    sync.Mutex
-	view  *view
-	run   int // a detached /run to go on with, or -1
-	built []string
-	rec   envdir.Holder
+	mu   sync.Mutex
+	view *view
+	run  int // a detached /run to go on with, or -1
+	// frozen counts clients that want the view to stand still.
+	frozen int
+	thawed *sync.Cond
+	twin   *nettwin.Twin
+	notes  []string // of the choice of mode
+	built  []string // of the last build
+	rec    envdir.Holder
 
 	sessions sessions
 	canaries canaries
@@ -97,6 +102,9 @@ func (h *Holder) command(c *wire.Conn) {
 func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for h.frozen > 0 {
+		h.thawed.Wait()
+	}
 	v, err := h.ensure(context.Background(), true)
 	if err != nil {
 		return err
@@ -126,15 +134,6 @@ func (h *Holder) busy() (bool, error) {
 // record stores what changed about the holder.
 func (h *Holder) record() error { return h.dir.Store(h.rec) }
 
-// named is the error of an operation that would end processes.
-func named(ps []backends.Process) error {
-	var names []string
-	for _, p := range ps {
-		names = append(names, fmt.Sprintf("%s (%d)", p.Comm, p.PID))
-	}
-	return fmt.Errorf("%w: %s", backends.ErrBusyView, strings.Join(names, ", "))
-}
-
 // operate serves one connection of the workflow and reports whether it asked
 // the holder to end.
 func (h *Holder) operate(c *wire.Conn) (quit bool) {
@@ -150,13 +149,19 @@ func (h *Holder) operate(c *wire.Conn) (quit bool) {
 	}
 	defer wire.CloseAll(fds)
 	var r wire.Reply
-	if who.UID != 0 && who.UID != h.spec.UID {
-		r.SetError(errors.New("not the environment's owner"))
-	} else if op.Name == wire.OpCanary { // takes the lock for the start only
-		r.SetError(h.canary(c, who, op.Where, body, &r))
-	} else {
-		r.SetError(h.dispatch(c, op, fds, &r))
+	switch {
+	case who.UID != 0 && who.UID != h.spec.UID:
+		err = errors.New("not the environment's owner")
+	case op.Name == wire.OpCanary: // takes the lock for the start only
+		err = h.canary(c, who, op.Where, body, &r)
+	case op.Name == wire.OpFreeze:
+		if err = h.freeze(c); err == nil {
+			return false // answered already
+		}
+	default:
+		err = h.dispatch(op, fds, &r)
 	}
+	r.SetError(err)
 	c.Send(r, nil)
 	return op.Name == wire.OpQuit && r.Error == ""
 }

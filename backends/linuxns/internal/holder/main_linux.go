@@ -149,6 +149,12 @@ func (h *Holder) takeOver() error {
 		Mode: old.Mode, Cgroup: group.Name(), View: old.View, Mounts: old.Mounts,
 		Relay: old.Relay,
 	}
+	// What the last view left in the layers is dated by its mount time.
+	if old.View.Time != 0 {
+		if err := h.recordOrigins(); err != nil {
+			return err
+		}
+	}
 	if old.Generation > 0 {
 		if err := os.WriteFile(h.dir.Path(envdir.TwinLost), nil, 0o600); err != nil {
 			return fmt.Errorf("record lost twin: %w", err)

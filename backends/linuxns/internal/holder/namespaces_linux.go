@@ -32,7 +32,7 @@ func (h *Holder) namespaces() error {
 			name = harden.Shifted
 		} else {
 			name = harden.Caps
-			h.rec.Notes = append(h.rec.Notes, "isolation falls back to dropped capabilities: "+err.Error())
+			h.notes = append(h.notes, "isolation falls back to dropped capabilities: "+err.Error())
 		}
 	}
 	if h.mode, err = harden.Lookup(name); err != nil {

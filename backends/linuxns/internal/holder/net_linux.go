@@ -1,26 +1,28 @@
 package holder
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"runtime"
+	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/rawfork"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
-// inNet runs f on a thread of its own inside a network namespace. The thread is
-// thrown away.
-func inNet(ns int, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("enter network namespace: %w", err)
-			return
-		}
-		done <- f()
-	}()
-	return <-done
-}
+// mirrorTime bounds the making of a twin.
+const mirrorTime = 30 * time.Second
 
 // newNet makes a network namespace that the initial user namespace owns.
 func newNet() (int, error) {
@@ -45,24 +47,157 @@ func newNet() (int, error) {
 	return r.fd, r.err
 }
 
-// makeTwin fills the network namespace.
+// makeTwin fills the network namespace from the host's network.
 func (h *Holder) makeTwin() error {
-	return inNet(h.net, raiseLoopback)
+	ctx, cancel := context.WithTimeout(context.Background(), mirrorTime)
+	defer cancel()
+	ports := append(slices.Clone(h.spec.Relay), h.rec.Relay...)
+	t, err := nettwin.Mirror(ctx, h.net, nettwin.Options{Relay: ports, Stderr: os.Stderr})
+	if err != nil {
+		return err
+	}
+	h.twin = t
+	return nil
 }
 
-func raiseLoopback() error {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("raise loopback: %w", err)
+// renewTwin makes network namespace and twin anew. The old namespace is not
+// reused: what the inside left there would have to be known to be removed. The
+// caller holds h.mu and the view is stopped.
+func (h *Holder) renewTwin() error {
+	fresh := newNet
+	if h.mode.UserNS() {
+		fresh = func() (int, error) { return rawfork.NetIn(h.user) }
 	}
-	defer unix.Close(s)
-	ifr, err := unix.NewIfreq("lo")
+	fd, err := fresh()
 	if err != nil {
-		return fmt.Errorf("raise loopback: %w", err)
+		return err
 	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr); err != nil {
-		return fmt.Errorf("raise loopback: %w", err)
+	old, oldTwin := h.net, h.twin
+	h.net = fd
+	if err := h.makeTwin(); err != nil {
+		unix.Close(fd)
+		h.net, h.twin = old, oldTwin
+		return err
+	}
+	unix.Close(old)
+	return oldTwin.Close()
+}
+
+// compareTwin adds what the inside changed of the network. Everything of it
+// blocks a plan: no change of the network has a type yet.
+func (h *Holder) compareTwin(r *wire.Reply) error {
+	ds, err := h.twin.Difference()
+	if err != nil {
+		return err
+	}
+	for _, d := range ds {
+		r.Lines = append(r.Lines, d.String())
+		r.Blocked = append(r.Blocked, change.Blocker{
+			What: "twin-" + string(d.Kind), Subject: change.Escape(d.String()),
+			Reason: "a change of the network cannot be applied yet", Fix: h.resetNetwork(),
+		})
+	}
+	return h.compareResolver(r)
+}
+
+func (h *Holder) resetNetwork() string { return "netsandbox reset " + h.spec.Name + " --network" }
+
+// compareResolver adds the resolver's files that were changed in the view's
+// /run. They are looked at in the builder's mount namespace, where nothing that
+// the inside mounted is in the way.
+func (h *Holder) compareResolver(r *wire.Reply) error {
+	if h.view != nil && h.view.alive() {
+		h.keepRun(h.view.ns)
+	}
+	if h.run < 0 {
+		return nil
+	}
+	defer func() {
+		if h.view != nil { // a rebuild takes its own
+			h.dropRun()
+		}
+	}()
+	was, err := h.dir.LoadResolver()
+	if err != nil {
+		return err
+	}
+	var paths []string
+	for p := range was {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	for _, p := range paths {
+		now, err := sumIn(h.run, strings.TrimPrefix(p, "/run/"))
+		if err != nil {
+			return fmt.Errorf("look at %s in the view: %w", p, err)
+		}
+		if now == was[p] {
+			continue
+		}
+		r.Lines = append(r.Lines, "dns "+p+" "+now)
+		r.Blocked = append(r.Blocked, change.Blocker{
+			What: "dns", Subject: change.Escape(p),
+			Reason: "a resolver's file in /run was changed, and /run is not part of any layer", Fix: h.resetNetwork(),
+		})
 	}
 	return nil
+}
+
+// sumIn returns the content hash of a file below a directory, "absent" when
+// there is none and "no file" when something else has its place.
+func sumIn(dir int, rel string) (string, error) {
+	fd, err := unix.Openat2(dir, rel, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return "absent", nil
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENXIO):
+		return "no file", nil
+	case err != nil:
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), rel)
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !st.Mode().IsRegular() {
+		return "no file", nil
+	}
+	return builder.SumFile(f)
+}
+
+// keepRun takes a detached clone of the view's /run.
+func (h *Holder) keepRun(ns *os.File) {
+	h.dropRun()
+	_ = builder.In(ns, func() error {
+		t, err := mounts.Clone(unix.AT_FDCWD, "/run", false)
+		if err == nil {
+			h.run = t
+		}
+		return err
+	})
+}
+
+func (h *Holder) dropRun() {
+	if h.run >= 0 {
+		unix.Close(h.run)
+		h.run = -1
+	}
+}
+
+// addRelay opens loopback ports of the host, now and for every later twin.
+func (h *Holder) addRelay(ports []uint16) error {
+	if err := h.twin.AddRelay(ports...); err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if !slices.Contains(h.rec.Relay, p) {
+			h.rec.Relay = append(h.rec.Relay, p)
+		}
+	}
+	return h.record()
 }

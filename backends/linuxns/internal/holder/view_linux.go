@@ -10,7 +10,6 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
-	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
@@ -77,6 +76,10 @@ func (h *Holder) stop() error {
 	case <-time.After(patience):
 		return fmt.Errorf("end view: process %d does not die", v.proc.Pid)
 	}
+	// The mount time of this view dates its entries, so before that changes.
+	if err := h.recordOrigins(); err != nil {
+		return err
+	}
 	// From the namespace that is about to be closed: /run is no layer, and a
 	// resolver's files edited there must outlive a rebuild.
 	h.keepRun(v.ns)
@@ -86,25 +89,6 @@ func (h *Holder) stop() error {
 	h.view = nil
 	h.rec.Init, h.rec.InitStart = 0, 0
 	return h.record()
-}
-
-// keepRun takes a detached clone of the view's /run.
-func (h *Holder) keepRun(ns *os.File) {
-	h.dropRun()
-	_ = builder.In(ns, func() error {
-		t, err := mounts.Clone(unix.AT_FDCWD, "/run", false)
-		if err == nil {
-			h.run = t
-		}
-		return err
-	})
-}
-
-func (h *Holder) dropRun() {
-	if h.run >= 0 {
-		unix.Close(h.run)
-		h.run = -1
-	}
 }
 
 // build makes a new view. The caller holds h.mu and nothing of an old one is left.

@@ -2,6 +2,7 @@ package rawfork
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"syscall"
@@ -55,6 +56,72 @@ func Namespaces(base, size int, net bool) (userns, netns int, err error) {
 		}
 	}
 	return userns, netns, nil
+}
+
+// NetIn makes a network namespace that an existing user namespace owns.
+func NetIn(userns int) (int, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return -1, fmt.Errorf("make pipe: %w", err)
+	}
+	defer r.Close()
+	ready, tell, err := os.Pipe()
+	if err != nil {
+		w.Close()
+		return -1, fmt.Errorf("make pipe: %w", err)
+	}
+	defer ready.Close()
+	syscall.ForkLock.Lock()
+	pid, errno := forkNet(uintptr(userns), r.Fd(), w.Fd(), tell.Fd())
+	syscall.ForkLock.Unlock()
+	tell.Close()
+	if errno != 0 {
+		w.Close()
+		return -1, fmt.Errorf("make network namespace: %w", errno)
+	}
+	defer wait(pid)
+	defer w.Close() // ends the child
+	var rep report
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&rep)), unsafe.Sizeof(rep))
+	if _, err := io.ReadFull(ready, b); err != nil {
+		return -1, fmt.Errorf("make network namespace: %w", err)
+	}
+	if rep.errno != 0 {
+		return -1, fmt.Errorf("make network namespace: %w", syscall.Errno(rep.errno))
+	}
+	fd, err := unix.Open("/proc/"+strconv.Itoa(int(pid))+"/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open network namespace: %w", err)
+	}
+	return fd, nil
+}
+
+// forkNet starts a child that enters the user namespace, makes a network
+// namespace, reports, and ends when nobody can write to its pipe.
+//
+//go:noinline
+//go:norace
+//go:nosplit
+func forkNet(user, r, w, tell uintptr) (uintptr, syscall.Errno) {
+	var rep report
+	var b byte
+	beforeFork()
+	pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if e != 0 || pid != 0 {
+		afterFork()
+		return pid, e
+	}
+	afterForkInChild()
+	syscall.RawSyscall(unix.SYS_CLOSE, w, 0, 0)
+	if _, _, e = syscall.RawSyscall(unix.SYS_SETNS, user, unix.CLONE_NEWUSER, 0); e == 0 {
+		_, _, e = syscall.RawSyscall(unix.SYS_UNSHARE, unix.CLONE_NEWNET, 0, 0)
+	}
+	rep.errno = uintptr(e)
+	rep.write(tell)
+	syscall.RawSyscall(unix.SYS_READ, r, uintptr(unsafe.Pointer(&b)), 1)
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
 }
 
 // forkWaiting starts a child that ends when nobody can write to its pipe.
