@@ -12,6 +12,7 @@ import (
 	"github.com/netsandbox/netsandbox/states"
 	"github.com/netsandbox/netsandbox/workflow/execlog"
 	"github.com/netsandbox/netsandbox/workflow/journal"
+	"github.com/netsandbox/netsandbox/workflow/lease/bootunit"
 	"github.com/netsandbox/netsandbox/workflow/plan"
 	"github.com/netsandbox/netsandbox/workflow/report"
 )
@@ -109,12 +110,15 @@ func (w *Workflow) compose(ctx context.Context, p place, l layer, f guards.Facts
 	doc := &plan.Plan{
 		Schema: plan.Schema, Env: p.env.Name, EnvID: p.env.ID, Cycle: p.env.Cycle, Backend: p.env.Backend, Base: change.Path(p.spec.Base), HostID: w.hostID(),
 		Layer: l.digest, Changes: l.Changes, Circuits: f.Circuits,
-		Policy:    plan.Policy{OnFailure: p.policy.OnFailure, AutoRollback: p.policy.AutoRollback, Authority: p.policy.Authority},
+		Policy:    plan.Policy{OnFailure: p.policy.OnFailure, AutoRollback: p.policy.AutoRollback, Authority: p.policy.Authority, BootRecovery: bootRecovery(p.spec.Base)},
 		Weakened:  w.weakened(ctx, p),
 		Processes: f.Processes,
 	}
 	change.Sort(doc.Changes)
 	doc.Notes = plan.Notes(doc.Changes)
+	if doc.Policy.BootRecovery == bootUnit {
+		doc.Notes = append(doc.Notes, "apply installs "+bootunit.Path+" where it is missing")
+	}
 	for _, x := range doc.Processes {
 		doc.Irreversible = append(doc.Irreversible, x+" ends")
 	}
@@ -185,7 +189,7 @@ func (w *Workflow) planReport(p place, doc *plan.Plan, f guards.Facts) report.Pl
 		Weakened: doc.Weakened, Processes: doc.Processes, Irreversible: doc.Irreversible, Notes: doc.Notes, State: p.env.State,
 	}
 	for _, c := range doc.Changes {
-		out.Commands = append(out.Commands, string(c.Op)+" "+c.Path.String())
+		out.Commands = append(out.Commands, c.Commands()...)
 	}
 	return out
 }

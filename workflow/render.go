@@ -7,39 +7,29 @@ import (
 	"io"
 	"os"
 
-	"github.com/aymanbagabas/go-udiff"
-
 	"github.com/netsandbox/netsandbox/backends/change"
 )
-
-// maxText is how much of a file a unified diff reads. Beyond it a difference is
-// told in words.
-const maxText = 1 << 20
 
 // render tells one change as text.
 func (w *Workflow) render(ctx context.Context, p place, c change.Change, secrets bool) (string, error) {
 	var was, now []byte
 	var err error
-	if c.Old != nil && c.Old.Type == change.Regular && c.Old.Size <= maxText {
+	if c.Old != nil && c.Old.Type == change.Regular && c.Old.Size <= change.DiffLimit {
 		if was, err = readHost(c.Path); err != nil {
 			return "", err
 		}
 	}
-	if c.New != nil && c.New.Type == change.Regular && c.New.Size <= maxText {
+	if c.New != nil && c.New.Type == change.Regular && c.New.Size <= change.DiffLimit {
 		f, err := p.view.Content(ctx, c.Path)
 		if err != nil {
 			return "", err
 		}
 		defer f.Close()
-		if now, err = io.ReadAll(io.LimitReader(f, maxText)); err != nil {
+		if now, err = io.ReadAll(io.LimitReader(f, change.DiffLimit)); err != nil {
 			return "", fmt.Errorf("read candidate: %w", err)
 		}
 	}
-	_ = secrets
-	if was == nil && now == nil {
-		return string(c.Op) + " " + c.Path.String(), nil
-	}
-	return udiff.Unified("a"+c.Path.String(), "b"+c.Path.String(), string(was), string(now)), nil
+	return change.Text(c, was, now, secrets), nil
 }
 
 // readHost reads the host's side of a difference. What vanished meanwhile reads
@@ -53,7 +43,7 @@ func readHost(path change.Path) ([]byte, error) {
 		return nil, fmt.Errorf("read host file: %w", err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxText))
+	b, err := io.ReadAll(io.LimitReader(f, change.DiffLimit))
 	if err != nil {
 		return nil, fmt.Errorf("read host file: %w", err)
 	}
