@@ -136,7 +136,11 @@ func (w *Workflow) grant(ctx context.Context, p *place, o ApplyOptions) error {
 			Fix: "netsandbox authorize " + p.env.Name + " --plan " + last.Digest,
 		}}})
 	}
-	_, err = w.authorize(ctx, p, AuthorizeOptions{Plan: last.Digest, How: "--yes", For: authority.Default})
+	how := "--yes"
+	if o.NoBootRecovery {
+		how += " --no-boot-recovery"
+	}
+	_, err = w.authorize(ctx, p, AuthorizeOptions{Plan: last.Digest, How: how, For: authority.Default})
 	return err
 }
 

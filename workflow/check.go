@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/netsandbox/netsandbox/guards"
@@ -82,7 +83,14 @@ func (w *Workflow) check(ctx context.Context, p *place, o CheckOptions) (report.
 		doc.Refusals = r
 	}
 	doc.OK = len(doc.Refusals) == 0
+	if p.policy.OnFailure == StopView && lost(seen) {
+		return doc, p.view.Stop(ctx) // --on-failure stop: nothing goes on in a world that lost its lifeline
+	}
 	return doc, nil
+}
+
+func lost(os []circuit.Observation) bool {
+	return slices.ContainsFunc(os, func(o circuit.Observation) bool { return o.Result == circuit.Lost })
 }
 
 // observer is what probes circuits of a place.

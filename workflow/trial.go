@@ -81,6 +81,9 @@ func (a *attempt) ready(ctx context.Context) (err error) {
 	if err := a.preflight(ctx); err != nil {
 		return err
 	}
+	if err := a.installRecovery(ctx); err != nil {
+		return err
+	}
 	return a.arm(ctx)
 }
 
