@@ -35,7 +35,7 @@ const (
 // finished. It is idempotent. [ErrBusy] says that a living process is at it.
 //
 // Files are undone on any boot; the boot tells only whether this is another one.
-func Recover(ctx context.Context, dir string, host backends.Host, boot string) (Result, error) {
+func Recover(ctx context.Context, dir string, host backends.Host, boot string) (res Result, err error) {
 	t, err := Open(dir)
 	if errors.Is(err, ErrEmpty) || errors.Is(err, fs.ErrNotExist) {
 		return Result{ID: filepath.Base(dir), Status: Undone, Did: Nothing}, forget(dir)
@@ -43,8 +43,8 @@ func Recover(ctx context.Context, dir string, host backends.Host, boot string) (
 	if err != nil {
 		return Result{}, err
 	}
-	res, err := t.finish(ctx, host, boot)
-	return res, errors.Join(err, t.Close())
+	defer func() { err = errors.Join(err, t.Close()) }()
+	return t.finish(ctx, host, boot)
 }
 
 // forget removes a transaction whose Create died before it had written what it
