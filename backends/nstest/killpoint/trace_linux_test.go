@@ -1,0 +1,89 @@
+package killpoint_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/nstest/killpoint"
+)
+
+// child makes a directory, writes and syncs a file in it, and renames it.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("KILLPOINT_CHILD"); dir != "" {
+		os.Exit(child(dir))
+	}
+	os.Exit(m.Run())
+}
+
+func child(dir string) int {
+	err := os.Mkdir(filepath.Join(dir, "d"), 0o700)
+	f, err2 := os.Create(filepath.Join(dir, "d", "new"))
+	if err = errors.Join(err, err2); err != nil {
+		return 1
+	}
+	err = errors.Join(f.Sync(), f.Close(), os.Rename(f.Name(), filepath.Join(dir, "d", "final")))
+	if err != nil {
+		return 1
+	}
+	return 7
+}
+
+func command(t *testing.T) (*exec.Cmd, string) {
+	dir := t.TempDir()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "KILLPOINT_CHILD="+dir)
+	return cmd, dir
+}
+
+func TestTraceListsTheStepsThatWereTaken(t *testing.T) {
+	cmd, _ := command(t)
+	steps, err := killpoint.Trace(cmd)
+	var exit *killpoint.ExitError
+	if !errors.As(err, &exit) || exit.Code != 7 {
+		t.Fatalf("the child ended with %v, want exit status 7", err)
+	}
+	var calls []string
+	for _, s := range steps {
+		calls = append(calls, s.Call)
+	}
+	want := []string{"mkdirat", "fsync", "renameat"}
+	if len(calls) != len(want) {
+		t.Fatalf("steps %v, want %v", calls, want)
+	}
+	for i := range want {
+		if calls[i] != want[i] {
+			t.Errorf("step %d is %s, want %s", i+1, calls[i], want[i])
+		}
+	}
+}
+
+func TestKillStopsOnTheAskedSide(t *testing.T) {
+	for when, want := range map[killpoint.When]string{killpoint.Before: "new", killpoint.After: "final"} {
+		t.Run(string(when)+" the rename", func(t *testing.T) {
+			cmd, dir := command(t)
+			reached, err := killpoint.Kill(cmd, 3, when, func(int, killpoint.Step) bool { return false })
+			var exit *killpoint.ExitError
+			if !reached || !errors.As(err, &exit) || exit.Signal != unix.SIGKILL {
+				t.Fatalf("reached %v, ended with %v, want a kill", reached, err)
+			}
+			entries, err := os.ReadDir(filepath.Join(dir, "d"))
+			if err != nil || len(entries) != 1 || entries[0].Name() != want {
+				t.Errorf("the directory holds %v (%v), want %s alone", entries, err, want)
+			}
+		})
+	}
+}
+
+func TestKillBeyondTheEndReachesNothing(t *testing.T) {
+	cmd, _ := command(t)
+	reached, err := killpoint.Kill(cmd, 99, killpoint.Before, func(int, killpoint.Step) bool { return false })
+	var exit *killpoint.ExitError
+	if reached || !errors.As(err, &exit) || exit.Code != 7 {
+		t.Errorf("reached %v, ended with %v, want the child's own end", reached, err)
+	}
+}
