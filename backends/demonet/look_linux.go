@@ -2,7 +2,6 @@ package demonet
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,11 +12,10 @@ import (
 )
 
 // Look describes what the demo could have touched on the real machine, one line
-// a thing, sorted: links, addresses, routes, rules, mounts, our control groups,
-// and the processes that run exe, but for the caller.
-func Look(exe string) ([]string, error) {
+// a thing, sorted: links, addresses, routes, rules and mounts.
+func Look() ([]string, error) {
 	var out []string
-	for _, look := range []func() ([]string, error){links, addresses, routes, rules, mounts, groups, func() ([]string, error) { return running(exe) }} {
+	for _, look := range []func() ([]string, error){links, addresses, routes, rules, mounts} {
 		lines, err := look()
 		if err != nil {
 			return nil, fmt.Errorf("look at the machine: %w", err)
@@ -71,37 +69,26 @@ func mounts() (out []string, err error) {
 	return out, err
 }
 
-// groups lists the control groups that carry our name in any hierarchy.
-func groups() (out []string, err error) {
-	const root = "/sys/fs/cgroup"
-	for _, pattern := range []string{"netsandbox/*", "*/netsandbox/*"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
+// Groups lists the control groups of an environment, in any hierarchy. They are
+// the machine's: the kernel does not end them with a world.
+func Groups(id string) (out []string, err error) {
+	for _, pattern := range []string{"netsandbox", "*/netsandbox"} {
+		found, err := filepath.Glob(filepath.Join("/sys/fs/cgroup", pattern, id))
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range found {
-			if fi, err := os.Lstat(f); err == nil && fi.IsDir() {
-				out = append(out, "cgroup "+f)
-			}
-		}
+		out = append(out, found...)
 	}
 	return out, nil
 }
 
-// running lists the processes of our program.
-func running(exe string) (out []string, err error) {
+// inhabitants lists the processes of a PID namespace, given as /proc names it.
+func inhabitants(ns string) (out []string, err error) {
 	procs, err := filepath.Glob("/proc/[0-9]*")
 	for _, p := range procs {
-		to, err := os.Readlink(filepath.Join(p, "exe"))
-		if err != nil || strings.TrimSuffix(to, " (deleted)") != exe || filepath.Base(p) == fmt.Sprint(os.Getpid()) {
-			continue // gone, or a thread of the kernel's
+		if to, err := os.Readlink(filepath.Join(p, "ns", "pid")); err == nil && to == ns {
+			out = append(out, filepath.Base(p))
 		}
-		cmd, err := fs.ReadFile(os.DirFS(p), "cmdline")
-		if err != nil {
-			continue
-		}
-		argv0, _, _ := strings.Cut(string(cmd), "\x00")
-		out = append(out, fmt.Sprintf("process %s %s", filepath.Base(p), argv0))
 	}
 	return out, err
 }

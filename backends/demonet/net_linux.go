@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
 )
@@ -94,19 +92,10 @@ func (n *Net) serve(ctx context.Context, at *netlab.Node, addr string, argv []st
 		return fmt.Errorf("start %s on %s: %w", argv[0], at.Name, err)
 	}
 	n.children = append(n.children, cmd)
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for {
-		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
-		if err == nil {
-			return c.Close()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s on %s: %w", addr, at.Name, err)
-		case <-time.After(20 * time.Millisecond):
-		}
+	if err := Reach(ctx, addr); err != nil {
+		return fmt.Errorf("wait for %s on %s: %w", argv[0], at.Name, err)
 	}
+	return nil
 }
 
 // Close ends the servers and the network.

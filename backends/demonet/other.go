@@ -40,5 +40,8 @@ func (*Net) OnAPI(context.Context, string, ...string) error { return errors.ErrU
 // Close is not available here.
 func (*Net) Close() error { return nil }
 
+// Groups is not available here.
+func Groups(string) ([]string, error) { return nil, errors.ErrUnsupported }
+
 // Look is not available here.
-func Look(string) ([]string, error) { return nil, errors.ErrUnsupported }
+func Look() ([]string, error) { return nil, errors.ErrUnsupported }

@@ -12,7 +12,8 @@ import (
 )
 
 // World runs cmd as PID 1 of fresh mount, process, network and IPC namespaces
-// and waits for it. Everything that it started ends with it, and it ends with us.
+// and waits for it. Everything that it started ends with it, which is looked at,
+// and it ends with us.
 func World(cmd *exec.Cmd) error {
 	// The death signal is that of the thread that forked, not of the process, so
 	// the thread must live as long as the child.
@@ -22,7 +23,16 @@ func World(cmd *exec.Cmd) error {
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC,
 		Pdeathsig:  syscall.SIGKILL,
 	}
-	return cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", cmd.Process.Pid))
+	err = errors.Join(err, cmd.Wait())
+	left, e := inhabitants(ns)
+	if len(left) > 0 {
+		e = fmt.Errorf("processes outlived the world: %v", left)
+	}
+	return errors.Join(err, e)
 }
 
 // Furnish makes the mounts of the world private to it, gives it its own /proc

@@ -33,7 +33,7 @@ func manifest(ts *testscript.TestScript, root string) []string {
 			if err != nil {
 				return err
 			}
-			line += fmt.Sprintf(" %d.%09d %x", st.Mtim.Sec, st.Mtim.Nsec, sha256.Sum256(b))
+			line += fmt.Sprintf(" %d %x", fi.ModTime().UnixNano(), sha256.Sum256(b))
 		case fi.Mode()&fs.ModeSymlink != 0:
 			to, err := os.Readlink(path)
 			if err != nil {

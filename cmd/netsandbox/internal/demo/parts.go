@@ -10,15 +10,18 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/netsandbox/netsandbox/backends/demonet"
 )
 
 // Command is the hidden verb by which this program plays a part.
 const Command = "__demo"
 
-// Play plays one part: world, story, api ADDR, proxy ADDR, heartbeat CONFIG.
+// Play plays one part: world, story, api ADDR, proxy ADDR, heartbeat CONFIG,
+// reach ADDR.
 func Play(ctx context.Context, args []string, out io.Writer) (status int, err error) {
 	part, rest := args[0], args[1:]
-	want := map[string]int{"world": 0, "story": 0, "api": 1, "proxy": 1, "heartbeat": 1}
+	want := map[string]int{"world": 0, "story": 0, "api": 1, "proxy": 1, "heartbeat": 1, "reach": 1}
 	if n, ok := want[part]; !ok || n != len(rest) {
 		return 1, fmt.Errorf("no such part: %s", strings.Join(args, " "))
 	}
@@ -31,8 +34,10 @@ func Play(ctx context.Context, args []string, out io.Writer) (status int, err er
 		return 0, serve(rest[0], http.HandlerFunc(health))
 	case "proxy":
 		return 0, serve(rest[0], http.HandlerFunc(forward))
-	default:
+	case "heartbeat":
 		return 0, heartbeat(ctx, rest[0], out)
+	default:
+		return 0, demonet.Reach(ctx, rest[0])
 	}
 }
 

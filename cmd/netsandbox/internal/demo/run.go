@@ -24,7 +24,7 @@ func Run(out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	before, err := demonet.Look(exe)
+	before, err := demonet.Look()
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func Run(out, errs io.Writer) error {
 	// What is set for the caller's own netsandbox is not meant for this one.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TERM=dumb", "LANG=C.UTF-8"}
 	played := demonet.World(cmd)
-	after, err := demonet.Look(exe)
+	after, err := demonet.Look()
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func Run(out, errs io.Writer) error {
 	if played != nil {
 		return fmt.Errorf("the story ended early: %w", played)
 	}
-	fmt.Fprintln(out, "\nNothing remains: links, addresses, routes, rules, mounts, control groups and processes are as before.")
+	fmt.Fprintln(out, "\nNothing remains: no process, no control group, and links, addresses, routes, rules and mounts are as before.")
 	return nil
 }
 

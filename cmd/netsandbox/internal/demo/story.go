@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/netsandbox/netsandbox/backends/demonet"
+	"github.com/netsandbox/netsandbox/workflow/report"
 )
 
 const (
@@ -29,6 +31,8 @@ type teller struct {
 	exe    string
 	config string
 	last   string // output of the last verb
+	id     string // of the environment
+	ended  bool   // it was discarded
 }
 
 // tell is the story, in the world, with the network around it.
@@ -60,6 +64,8 @@ func tell(ctx context.Context, out io.Writer) (err error) {
 	if err := n.OnAPI(ctx, demonet.API+":80", exe, Command, "api", demonet.API+":80"); err != nil {
 		return err
 	}
+	// An environment has control groups, which are the machine's and would stay.
+	defer func() { err = errors.Join(err, t.discarded(context.WithoutCancel(ctx))) }()
 	for _, chapter := range []func() error{t.begin, t.broken, t.repaired, t.treacherous, t.end} {
 		if err := chapter(); err != nil {
 			return err
@@ -86,6 +92,9 @@ func (t *teller) begin() error {
 	}
 	t.chapter("An environment, and what must survive")
 	if err := t.run(0, "create", "edge", "--base", filepath.Join(place, "host"), "--description", "move to the new proxy"); err != nil {
+		return err
+	}
+	if err := t.learn(); err != nil {
 		return err
 	}
 	return t.run(0, "circuit", "add", "edge", "api-heartbeat", "--", t.exe, Command, "heartbeat", t.config)
@@ -132,6 +141,9 @@ func (t *teller) treacherous() error {
 	if err := t.run(0, "exec", "edge", "--detach", "--", t.exe, Command, "proxy", inside); err != nil {
 		return err
 	}
+	if err := t.quietly("exec", "edge", "--", t.exe, Command, "reach", inside); err != nil {
+		return err
+	}
 	if err := t.edit(inside); err != nil {
 		return err
 	}
@@ -153,7 +165,58 @@ func (t *teller) end() error {
 	if err := t.run(0, "history"); err != nil {
 		return err
 	}
-	return t.run(0, "discard", "edge", "--yes")
+	err := t.run(0, "discard", "edge", "--yes")
+	t.ended = err == nil
+	return err
+}
+
+// discarded ends the environment where the story did not come to it, and looks
+// whether its control groups are gone.
+func (t *teller) discarded(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, t.exe, "discard", "edge", "--yes")
+	cmd.Env = t.environ()
+	out, err := cmd.CombinedOutput()
+	if err != nil && t.id != "" && !t.ended {
+		return fmt.Errorf("discard the environment: %w: %s", err, out)
+	}
+	if t.id == "" {
+		return nil
+	}
+	left, err := demonet.Groups(t.id)
+	if len(left) > 0 {
+		err = fmt.Errorf("control groups are left: %s", strings.Join(left, ", "))
+	}
+	return err
+}
+
+// learn finds out the environment's id.
+func (t *teller) learn() error {
+	cmd := exec.CommandContext(t.ctx, t.exe, "--json", "status", "edge")
+	cmd.Env = t.environ()
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("ask for the environment: %w", err)
+	}
+	var doc report.Status
+	if err := json.Unmarshal(out, &doc); err != nil {
+		return fmt.Errorf("ask for the environment: %w", err)
+	}
+	t.id = doc.ID
+	return nil
+}
+
+// quietly runs a verb that is no part of the story.
+func (t *teller) quietly(args ...string) error {
+	cmd := exec.CommandContext(t.ctx, t.exe, args...)
+	cmd.Env = t.environ()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", args[0], err, out)
+	}
+	return nil
+}
+
+func (t *teller) environ() []string {
+	return append(os.Environ(), "NETSANDBOX_STATE_DIR="+filepath.Join(place, "state"))
 }
 
 // edit is the agent's own way of changing a configuration: a command that knows
@@ -177,7 +240,7 @@ func (t *teller) run(want int, args ...string) error {
 	fmt.Fprintf(t.out, "\n$ netsandbox %s\n", strings.Join(shown, " "))
 	var both bytes.Buffer
 	cmd := exec.CommandContext(t.ctx, t.exe, args...)
-	cmd.Env = append(os.Environ(), "NETSANDBOX_STATE_DIR="+filepath.Join(place, "state"))
+	cmd.Env = t.environ()
 	cmd.Stdout = io.MultiWriter(t.out, &both)
 	cmd.Stderr = cmd.Stdout
 	err := cmd.Run()

@@ -113,9 +113,12 @@ func because(reason string) string {
 }
 
 func (b *page) moved(d report.Moved) {
-	if d.From == d.To {
+	switch {
+	case d.On == "discard" || d.On == "remove": // no moves of the machine: the environment ended
+		b.line("Deleted environment '%s'", d.Name)
+	case d.From == d.To:
 		b.line("%s: stays %s", d.Name, d.To)
-	} else {
+	default:
 		b.line("%s: %s -> %s", d.Name, d.From, d.To)
 	}
 	if d.Note != "" {

@@ -15,8 +15,9 @@ func (b *page) created(d report.Created) {
 		b.line("  %s captured as circuits; see: netsandbox circuit list %s", count(d.Circuits, "connection"), d.Name)
 	}
 	for _, m := range d.Mounts {
-		// What is layered behaves as on the host and needs no line.
-		if m.Treatment == "read-only" || m.Treatment == "excluded" || m.Treatment == "copy" {
+		// What is layered behaves as on the host, and every view has kernel
+		// filesystems of its own; neither needs a line.
+		if m.Treatment != "layer" && m.Treatment != "alias" && !kernels(m.Point) {
 			b.line("  mount %s (%s) is %s: %s", m.Point, m.FS, m.Treatment, m.Reason)
 		}
 	}
@@ -24,6 +25,16 @@ func (b *page) created(d report.Created) {
 		b.line("  note: %s", n)
 	}
 	b.line("Next: %s", d.Next)
+}
+
+// kernels reports a mount point where the kernel shows itself.
+func kernels(point string) bool {
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/run"} {
+		if point == dir || strings.HasPrefix(point, dir+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *page) staged(d report.Staged) {

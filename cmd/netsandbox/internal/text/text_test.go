@@ -68,7 +68,7 @@ var (
 var documents = map[string]any{
 	"created": report.Created{
 		Name: "edge", State: states.Created, Backend: "linux", Mode: "shifted", Base: "/", Circuits: 1, Notes: []string{"no freezer here"},
-		Mounts: []backends.Mount{{Point: "/", FS: "ext4", Treatment: "layer"}, {Point: "/mnt/nas", FS: "nfs4", Treatment: "read-only", Reason: "cannot be layered"}},
+		Mounts: []backends.Mount{{Point: "/", FS: "ext4", Treatment: "layer"}, {Point: "/proc", FS: "proc", Treatment: "excluded", Reason: "the view has its own"}, {Point: "/mnt/nas", FS: "nfs4", Treatment: "read-only", Reason: "cannot be layered"}},
 		Next:   "netsandbox exec edge -- COMMAND",
 	},
 	"staged":        report.Staged{Name: "edge", Path: "/etc/x", Candidate: "/etc/x"},
@@ -89,6 +89,7 @@ var documents = map[string]any{
 	"incomplete":    report.Applied{Name: "edge", Txn: txn.ID, Outcome: "incomplete", Left: []backends.Leftover{leftover}},
 	"already":       []report.Applied{{Name: "edge", Txn: txn.ID, Outcome: "already_rolled_back"}},
 	"moved":         report.Moved{Name: "edge", On: states.Revoke, From: states.Authorized, To: states.Planned, Note: "grant g-1 is revoked"},
+	"deleted":       report.Moved{Name: "edge", On: "discard", From: states.Staged, To: states.Staged, Note: "transactions stay"},
 	"stayed":        report.Moved{Name: "edge", From: states.Created, To: states.Created},
 	"advanced":      []report.Moved{{Name: "edge", On: states.Check, From: states.Staged, To: states.Checked}},
 	"advanced-none": []report.Moved{},
