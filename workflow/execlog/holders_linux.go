@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/netsandbox/netsandbox/backends/change"
 )
 
 // holders says who has a flock on a file, for the message of the one who has
@@ -49,7 +47,7 @@ func command(pid int) string {
 	if err != nil || len(argv) < 2 {
 		return "ended"
 	}
-	name := change.Escape(string(argv[0][bytes.LastIndexByte(argv[0], '/')+1:]))
+	name := escape(string(argv[0][bytes.LastIndexByte(argv[0], '/')+1:]))
 	if verb := string(argv[1]); isWord(verb) {
 		name += " " + verb
 	}

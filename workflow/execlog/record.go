@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"strconv"
 
-	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/workflow/clock"
 )
 
@@ -52,14 +52,21 @@ type Intent struct {
 }
 
 func (i Intent) record(id string, pid int, now clock.Instant) Record {
-	r := Record{ID: id, What: start, Argc: len(i.Argv), UID: i.UID, Cwd: change.Escape(i.Cwd), PID: pid, Detach: i.Detach, Instant: now}
+	r := Record{ID: id, What: start, Argc: len(i.Argv), UID: i.UID, Cwd: escape(i.Cwd), PID: pid, Detach: i.Detach, Instant: now}
 	for _, a := range i.Argv {
-		r.Argv = append(r.Argv, change.Escape(a))
+		r.Argv = append(r.Argv, escape(a))
 	}
 	if r.Argc > 0 {
 		r.Argv0 = r.Argv[0]
 	}
 	return r
+}
+
+// escape makes any bytes printable text: JSON would replace what is not UTF-8.
+// The vocabulary's own form is not used, since it draws in what renders diffs.
+func escape(s string) string {
+	q := strconv.Quote(s)
+	return q[1 : len(q)-1]
 }
 
 // A line is the checksum of the rest in hex, a space, JSON, a newline. Escaped
