@@ -49,36 +49,51 @@ func touched(s backends.Step) change.Path {
 // modification time again: those that hold the old time or the swap's. Any other
 // time is somebody else's doing, whom restoring it could hide from a program
 // that watches the directory — unless a step was not done: then swap or undo
-// died half-way, and the time is their rename's.
-func (u *undoer) judge() (map[change.Path]int64, error) {
-	dates := map[change.Path]int64{}
+// died half-way, the time is their rename's, and it is restored with the next
+// step that is taken back there.
+func (u *undoer) judge() error {
+	u.dates = map[change.Path]date{}
 	halfway := -1 // not known yet
 	for _, s := range u.steps {
 		d := touched(s)
-		if _, seen := dates[d]; seen || s.Place.DirBefore == 0 || s.Place.Within != "" {
+		if _, seen := u.dates[d]; seen || s.Place.DirBefore == 0 || s.Place.Within != "" {
 			continue
 		}
 		n, err := u.dirNode(d)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if n == nil {
 			continue
 		}
-		dates[d] = s.Place.DirBefore
 		if n.mtime == s.Place.DirBefore || n.mtime == s.Place.DirAfter {
+			u.dates[d] = date{s.Place.DirBefore, true}
 			continue
 		}
 		if halfway < 0 {
 			if halfway, err = u.undone(); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		if halfway == 0 {
-			dates[d] = 0
+		if halfway > 0 {
+			u.dates[d] = date{s.Place.DirBefore, false}
 		}
 	}
-	return dates, nil
+	return nil
+}
+
+// date is the time that a directory gets back.
+type date struct {
+	mtime int64
+	sure  bool // nobody else touched it; else only a step taken back there says so
+}
+
+// redated restores, after a step was taken back, its directory's time.
+func (u *undoer) redated(dir int, s backends.Step) error {
+	if d, ok := u.dates[touched(s)]; ok && s.Place.Within == "" {
+		return ownTime(dir, d.mtime)
+	}
+	return nil
 }
 
 func (u *undoer) dirNode(d change.Path) (*node, error) {
@@ -131,11 +146,11 @@ func (u *undoer) done(s backends.Step) (bool, error) {
 	return s.Change.Old == nil || p.slot != nil, nil
 }
 
-// redate restores the times of the directories that were judged ours.
-func (u *undoer) redate(dates map[change.Path]int64) error {
+// redate restores the times of the directories that are surely ours.
+func (u *undoer) redate() error {
 	var errs []error
-	for d, mtime := range dates {
-		if mtime == 0 {
+	for d, date := range u.dates {
+		if !date.sure {
 			continue
 		}
 		fd, err := u.open(d, unix.O_PATH|unix.O_DIRECTORY)
@@ -145,9 +160,9 @@ func (u *undoer) redate(dates map[change.Path]int64) error {
 			}
 			continue
 		}
-		if n, err := stat(fd, ""); err != nil || n.mtime != mtime {
+		if n, err := stat(fd, ""); err != nil || n.mtime != date.mtime {
 			u.did = true
-			errs = append(errs, err, ownTime(fd, mtime))
+			errs = append(errs, err, ownTime(fd, date.mtime))
 		}
 		unix.Close(fd)
 	}

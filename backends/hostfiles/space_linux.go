@@ -10,10 +10,11 @@ import (
 
 // volume adds up what a plan needs of one filesystem.
 type volume struct {
-	some   change.Path // one of the targets on it
-	fs     unix.Statfs_t
-	bytes  uint64
-	inodes uint64
+	some    change.Path // one of the targets on it
+	fs      unix.Statfs_t
+	bytes   uint64
+	inodes  uint64
+	refused bool // for what it is; its space does not matter
 }
 
 // exchanging lists the filesystems known to exchange two names atomically and to
@@ -78,7 +79,7 @@ func (f *preflight) volume(d change.Path) (*volume, error) {
 	// Read-only is a mount's word, and one filesystem may be mounted twice.
 	if !f.mounts[[2]uint64{n.dev, n.mount}] {
 		f.mounts[[2]uint64{n.dev, n.mount}] = true
-		f.mounted(d, &fs)
+		f.mounted(d, &fs, v)
 	}
 	if fs.Flags&unix.ST_RDONLY != 0 {
 		return v, nil
@@ -90,11 +91,12 @@ func (f *preflight) volume(d change.Path) (*volume, error) {
 	return v, err
 }
 
-func (f *preflight) mounted(d change.Path, fs *unix.Statfs_t) {
+func (f *preflight) mounted(d change.Path, fs *unix.Statfs_t, v *volume) {
 	switch {
 	case fs.Flags&unix.ST_RDONLY != 0:
 		f.block("read-only", d, "its filesystem is mounted read-only", "")
 	case !exchanging[fs.Type]:
+		v.refused = true
 		f.block("filesystem", d, fmt.Sprintf("its filesystem (type %#x) is not known to exchange two names atomically", fs.Type), "")
 	}
 }
@@ -103,6 +105,9 @@ func (f *preflight) mounted(d change.Path, fs *unix.Statfs_t) {
 // for ordinary users: the reserve of root is for emergencies.
 func (f *preflight) space() {
 	for _, v := range f.volumes {
+		if v.refused {
+			continue
+		}
 		need, free := v.bytes+v.bytes/20, v.fs.Bavail*uint64(max(v.fs.Bsize, 1))
 		if need > free {
 			f.block("space", v.some, fmt.Sprintf("its filesystem needs %d bytes, %d are free", need, free), "")

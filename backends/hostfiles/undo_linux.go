@@ -21,8 +21,7 @@ func (h *Host) Undo(_ context.Context, steps []backends.Step) ([]backends.Leftov
 	}
 	defer t.close()
 	u := &undoer{tree: t, steps: steps}
-	dates, err := u.judge()
-	if err != nil {
+	if err := u.judge(); err != nil {
 		return nil, fmt.Errorf("undo: %w", err)
 	}
 	var errs []error
@@ -31,7 +30,7 @@ func (h *Host) Undo(_ context.Context, steps []backends.Step) ([]backends.Leftov
 			errs = append(errs, fmt.Errorf("undo %s: %w", s.Change.Path, err))
 		}
 	}
-	errs = append(errs, u.redate(dates))
+	errs = append(errs, u.redate())
 	if u.did {
 		errs = append(errs, t.flushSwapped(steps))
 	}
@@ -42,6 +41,7 @@ func (h *Host) Undo(_ context.Context, steps []backends.Step) ([]backends.Leftov
 type undoer struct {
 	*tree
 	steps []backends.Step
+	dates map[change.Path]date
 	left  []backends.Leftover
 	did   bool // something was changed and must be flushed
 }
@@ -160,11 +160,14 @@ func (u *undoer) undoExchanged(s backends.Step, p *spot) error {
 		}
 		u.did = true
 		why, err := u.caught(p, s)
-		if why == "" || err != nil {
+		if err != nil {
 			return err
 		}
-		u.leave(s, why, putBack(s))
-		return swap()
+		if why != "" {
+			u.leave(s, why, putBack(s))
+			return swap()
+		}
+		return u.redated(p.dir, s)
 	})
 }
 
@@ -202,7 +205,9 @@ func (u *undoer) undoPlaced(s backends.Step, p *spot) error {
 		u.leave(s, why, "keep it, or: rm -ri -- "+quote(s.Change.Path))
 		return nil
 	}
-	return durable("undo "+string(s.Change.Path), func() error { return u.remove(s, p) })
+	return durable("undo "+string(s.Change.Path), func() error {
+		return errors.Join(u.remove(s, p), u.redated(p.dir, s))
+	})
 }
 
 // remove takes an object that we made away. A file goes to the hidden directory
@@ -258,7 +263,7 @@ func (u *undoer) undoTaken(s backends.Step, p *spot) error {
 			u.leave(s, "something new stands there", putBack(s))
 			return nil
 		}
-		return err
+		return errors.Join(err, u.redated(p.dir, s))
 	})
 }
 
@@ -289,7 +294,7 @@ func (u *undoer) undoInPlace(s backends.Step) error {
 	}
 	return durable("undo "+string(s.Change.Path), func() error {
 		u.did = true
-		return own(fd, s.Change.Old)
+		return errors.Join(own(fd, s.Change.Old), u.redated(fd, s))
 	})
 }
 
