@@ -40,7 +40,7 @@ func (r *replica) build() error {
 		return err
 	}
 	defer r.conn.Close()
-	for _, step := range []func() error{r.addLinks, r.setSysctls, r.raiseLinks, r.addAddresses, r.addNexthops, r.addRoutes, r.setRules, r.addNeighbors} {
+	for _, step := range []func() error{r.addLinks, r.setSysctls, r.raiseLinks, r.addAddresses, r.addRoutes, r.setRules, r.addNeighbors} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -164,67 +164,93 @@ func (r *replica) addAddresses() error {
 	return nil
 }
 
-func (r *replica) addNexthops() error {
-	return r.replay("nexthop", unix.RTM_NEWNEXTHOP, unix.NLM_F_CREATE|unix.NLM_F_EXCL, r.host.nexthops, rtnl.Nexthop,
-		func(m []byte) string { return rtnl.NexthopText(m, r.host.name) })
+// wish is one message to send to the twin, and what it says in words.
+type wish struct {
+	typ   uint16
+	flags int
+	msg   []byte
+	text  string
+	err   error // why it was refused the last time
 }
 
-// addRoutes replaces the routes that addresses brought by those of the host.
+// addRoutes replaces the routes that addresses brought by those of the host, and
+// adds nexthop objects. They need each other, so they are tried together: an
+// IPv4 route may have an IPv6 gateway, an object needs the link route of its
+// gateway, a route its object, a group its members.
 func (r *replica) addRoutes() error {
 	if err := flushRoutes(r.conn); err != nil {
 		return err
 	}
-	text := func(m []byte) string { return rtnl.RouteText(m, r.host.name) }
-	var v4, v6 [][]byte
+	var v4, v6, objects []wish
 	for _, m := range r.host.routes {
-		if m[0] == unix.AF_INET {
-			v4 = append(v4, m)
-		} else {
-			v6 = append(v6, m)
+		b, ok := rtnl.Route(m, r.toTwin)
+		w := wish{typ: unix.RTM_NEWROUTE, msg: b, text: "route " + rtnl.RouteText(m, r.host.name)}
+		switch {
+		case !ok:
+		case m[0] == unix.AF_INET:
+			// APPEND keeps the order of routes that differ in nothing but their next hop.
+			w.flags = unix.NLM_F_CREATE | unix.NLM_F_APPEND
+			v4 = append(v4, w)
+		default:
+			w.flags = unix.NLM_F_CREATE // EXCL refuses fe80::/64 on a second link
+			v6 = append(v6, w)
 		}
 	}
-	// APPEND keeps the order of IPv4 routes that differ in nothing but their next
-	// hop. IPv6 knows no such order, and EXCL refuses fe80::/64 on a second link.
-	err := r.replay("route", unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, v4, rtnl.Route, text)
-	return errors.Join(err, r.replay("route", unix.RTM_NEWROUTE, unix.NLM_F_CREATE, v6, rtnl.Route, text))
+	for _, m := range r.host.nexthops {
+		if b, ok := rtnl.Nexthop(m, r.toTwin); ok {
+			objects = append(objects, wish{
+				typ: unix.RTM_NEWNEXTHOP, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, msg: b,
+				text: "nexthop " + rtnl.NexthopText(m, r.host.name),
+			})
+		}
+	}
+	return r.replay(v6, v4, objects)
 }
 
-// replay sends messages in up to three rounds: a gateway needs its on-link route
-// first, a group its members. What is refused to the end becomes a note; the
-// twin is then poorer than the host and says so.
-func (r *replica) replay(what string, typ uint16, flags int, msgs [][]byte, rewrite func([]byte, rtnl.IndexMap) ([]byte, bool), text func([]byte) string) error {
-	type item struct{ was, msg []byte }
-	var pending []item
-	for _, m := range msgs {
-		if b, ok := rewrite(m, r.toTwin); ok {
-			pending = append(pending, item{m, b})
-		}
-	}
-	var why []error
-	for range 3 {
-		batch := make([][]byte, len(pending))
-		for i, p := range pending {
-			batch[i] = p.msg
-		}
-		var again []item
-		why = nil
-		for i, err := range r.conn.Batch(typ, flags, batch) {
-			if err == nil || errors.Is(err, unix.EEXIST) {
-				continue
+// replay sends lists of wishes in up to four rounds. What is refused to the end
+// becomes a note: the twin is then poorer than the host and says so.
+func (r *replica) replay(lists ...[]wish) error {
+	for range 4 {
+		left := 0
+		for i, list := range lists {
+			again, err := r.try(list)
+			if err != nil {
+				return err
 			}
-			if _, ok := err.(unix.Errno); !ok {
-				return fmt.Errorf("add %s: %w", what, err)
-			}
-			again, why = append(again, pending[i]), append(why, err)
+			lists[i] = again
+			left += len(again)
 		}
-		if pending = again; len(pending) == 0 {
+		if left == 0 {
 			return nil
 		}
 	}
-	for i, p := range pending {
-		r.notes = append(r.notes, fmt.Sprintf("%s %s is not in the twin: %v", what, text(p.was), why[i]))
+	for _, w := range slices.Concat(lists...) {
+		r.notes = append(r.notes, fmt.Sprintf("%s is not in the twin: %v", w.text, w.err))
 	}
 	return nil
+}
+
+// try sends wishes of one kind and returns those that were refused.
+func (r *replica) try(list []wish) ([]wish, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	batch := make([][]byte, len(list))
+	for i, w := range list {
+		batch[i] = w.msg
+	}
+	var again []wish
+	for i, err := range r.conn.Batch(list[0].typ, list[0].flags, batch) {
+		if err == nil || errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if _, ok := err.(unix.Errno); !ok {
+			return nil, fmt.Errorf("add %s: %w", list[i].text, err)
+		}
+		list[i].err = err
+		again = append(again, list[i])
+	}
+	return again, nil
 }
 
 // setRules deletes the rules that the host lacks and adds those the twin lacks.

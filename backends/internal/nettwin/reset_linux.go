@@ -55,13 +55,56 @@ func wipe(ns int) error {
 			return fmt.Errorf("delete link %s: %w", l.Name, err)
 		}
 	}
+	for i, m := range n.nexthops {
+		n.nexthops[i] = rtnl.NexthopDeletion(m)
+	}
 	return errors.Join(
+		plainRules(c),
 		flushRoutes(c),
 		remove(c, unix.RTM_DELADDR, n.addresses, "address"),
 		remove(c, unix.RTM_DELNEXTHOP, n.nexthops, "nexthop"),
 		remove(c, unix.RTM_DELNEIGH, n.neighbors, "neighbour"),
 		clearQdiscs(c, n),
 	)
+}
+
+// plainRules leaves the rules that a new namespace has. Routes are replayed before
+// rules, and the kernel looks a gateway up through the rules that stand: one
+// blackhole refuses every route.
+func plainRules(c *rtnl.Conn) error {
+	wanted := map[string][]byte{}
+	for _, r := range []struct {
+		af   byte
+		pref uint32
+		tab  byte
+	}{
+		{unix.AF_INET, 0, unix.RT_TABLE_LOCAL}, {unix.AF_INET, 32766, unix.RT_TABLE_MAIN}, {unix.AF_INET, 32767, unix.RT_TABLE_DEFAULT},
+		{unix.AF_INET6, 0, unix.RT_TABLE_LOCAL}, {unix.AF_INET6, 32766, unix.RT_TABLE_MAIN},
+	} {
+		m := rtnl.PlainRule(r.af, r.pref, r.tab)
+		wanted[rtnl.RuleText(m)] = m
+	}
+	have, err := observeRules(c)
+	if err != nil {
+		return err
+	}
+	for _, m := range have {
+		k := rtnl.RuleText(m)
+		if wanted[k] != nil {
+			delete(wanted, k)
+			continue
+		}
+		if err := c.Do(unix.RTM_DELRULE, 0, rtnl.Rule(m)); err != nil {
+			return fmt.Errorf("delete rule %s: %w", k, err)
+		}
+	}
+	for k, m := range wanted {
+		err := c.Do(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, m)
+		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without IPv6
+			return fmt.Errorf("add rule %s: %w", k, err)
+		}
+	}
+	return nil
 }
 
 // remove deletes what was dumped, as far as the links did not take it along.

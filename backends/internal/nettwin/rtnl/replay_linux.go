@@ -135,8 +135,14 @@ func Nexthop(msg []byte, m IndexMap) ([]byte, bool) {
 		}
 		return true
 	})
-	clear32(out[4:], routeFlags)
+	out[1], out[3] = 0, 0 // scope and a reserved byte, refused in a request
+	binary.NativeEndian.PutUint32(out[4:], binary.NativeEndian.Uint32(out[4:])&unix.RTNH_F_ONLINK)
 	return out, ok
+}
+
+// NexthopDeletion turns a dumped nexthop object into a request that deletes it.
+func NexthopDeletion(msg []byte) []byte {
+	return Append(make([]byte, SizeofNhmsg), unix.NHA_ID, Find(msg[SizeofNhmsg:], unix.NHA_ID))
 }
 
 // SizeofRuleHdr is the size of struct fib_rule_hdr, which x/sys lacks.
@@ -150,6 +156,14 @@ func Rule(msg []byte) []byte {
 	flags := binary.NativeEndian.Uint32(out[8:])
 	binary.NativeEndian.PutUint32(out[8:], flags&unix.FIB_RULE_INVERT)
 	return out
+}
+
+// PlainRule makes a rule that sends everything to a table.
+func PlainRule(af byte, pref uint32, tab byte) []byte {
+	m := make([]byte, SizeofRuleHdr)
+	m[0], m[4], m[7] = af, tab, ruleToTable
+	m = AppendUint32(m, unix.FRA_PRIORITY, pref)
+	return AppendUint32(m, unix.FRA_TABLE, uint32(tab))
 }
 
 // Static reports a neighbour that somebody configured: permanent or proxy, not
