@@ -190,7 +190,19 @@ func (f *fixture) swap(cs []change.Change) []backends.Step {
 	return steps
 }
 
+func (f *fixture) swapAs(txn string, cs []change.Change) []backends.Step {
+	f.t.Helper()
+	steps := f.stageAs(txn, cs)
+	f.ok(f.host.Swap(context.Background(), steps))
+	return steps
+}
+
 func (f *fixture) stage(cs []change.Change) []backends.Step {
+	f.t.Helper()
+	return f.stageAs("apply-20260101-000000-test", cs)
+}
+
+func (f *fixture) stageAs(txn string, cs []change.Change) []backends.Step {
 	f.t.Helper()
 	ctx := context.Background()
 	blockers, err := f.host.Preflight(ctx, cs)
@@ -198,7 +210,7 @@ func (f *fixture) stage(cs []change.Change) []backends.Step {
 	if len(blockers) > 0 {
 		f.t.Fatalf("blockers: %+v", blockers)
 	}
-	steps, err := f.host.Snapshot(ctx, "apply-20260101-000000-test", cs)
+	steps, err := f.host.Snapshot(ctx, txn, cs)
 	f.ok(err)
 	steps, err = f.host.Stage(ctx, steps, f.wanted)
 	f.ok(err)
