@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,6 +118,41 @@ func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 			if _, err := os.Stat(dir + m[1]); err != nil {
 				t.Errorf("%s links to %s: %v", doc, m[1], err)
 			}
+		}
+	}
+}
+
+// TestTranscriptIsARun: every command of the transcript in README.md stands in a
+// script, and so does a pattern for every line that it shows.
+func TestTranscriptIsARun(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)<!-- transcript: (\\S+) -->\n```console\n(.*?)```").FindSubmatch(readme)
+	if m == nil {
+		t.Fatal("README.md has no transcript")
+	}
+	script, err := os.ReadFile(string(m[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patterns []*regexp.Regexp
+	for _, p := range regexp.MustCompile(`(?m)^std(?:out|err) '(.*)'$`).FindAllSubmatch(script, -1) {
+		patterns = append(patterns, regexp.MustCompile(strings.ReplaceAll(string(p[1]), "''", "'")))
+	}
+	local := strings.NewReplacer("/srv/edge", "$HOST", "example-proxy ", "lab serve ")
+	lines := strings.Split(strings.TrimSpace(string(m[2])), "\n")
+	if len(lines) > 30 {
+		t.Errorf("the transcript has %d lines, want 30 at most", len(lines))
+	}
+	for _, line := range lines {
+		command, ok := strings.CutPrefix(line, "# ")
+		switch {
+		case ok && !regexp.MustCompile(`(?m)^(exec|exits \d+) `+regexp.QuoteMeta(local.Replace(command))+`$`).Match(script):
+			t.Errorf("%s does not run %q", m[1], command)
+		case !ok && !slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(line) }):
+			t.Errorf("%s has no pattern for %q", m[1], line)
 		}
 	}
 }
