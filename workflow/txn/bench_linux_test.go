@@ -2,7 +2,6 @@ package txn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/hostfiles"
-	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
 // store is a [backends.Wanted] on disk, as a plan's is.
@@ -30,7 +28,11 @@ func (s store) Open(sum string) (io.ReadCloser, error) { return os.Open(filepath
 func BenchmarkApply(b *testing.B) {
 	for _, n := range []int{1, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			disk := journaled(b)
+			// The machine's own filesystem may have no journal, and then it looks for an
+			// inode that was not deleted in the last seconds at every create
+			// (recently_deleted, fs/ext4/ialloc.c); and other people's dirty data
+			// would be in the syncs.
+			disk := loopExt4(b, "2G")
 			took := map[string][]time.Duration{}
 			for b.Loop() {
 				round(b, disk, n, took)
@@ -45,28 +47,6 @@ func BenchmarkApply(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
-}
-
-// journaled puts the benchmark on an ext4 of its own, as hosts have it. The
-// machine's may have no journal, and then it looks for an inode that was not
-// deleted in the last seconds at every create (recently_deleted, fs/ext4/ialloc.c).
-// It also keeps other people's dirty data out of the syncs.
-func journaled(b *testing.B) string {
-	nstest.NewMount(b, nstest.Tool("mkfs.ext4"))
-	image, at := filepath.Join(b.TempDir(), "image"), b.TempDir()
-	f, err := os.Create(image)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := errors.Join(f.Truncate(2<<30), f.Close()); err != nil {
-		b.Fatal(err)
-	}
-	for _, c := range [][]string{{"mkfs.ext4", "-q", "-F", "-i", "8192", image}, {"mount", "-o", "loop", image, at}} {
-		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
-			b.Fatalf("%v: %v\n%s", c, err, out)
-		}
-	}
-	return at
 }
 
 func ratio(took map[string][]time.Duration, a, b string) float64 {
