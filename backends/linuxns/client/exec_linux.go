@@ -116,6 +116,11 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
+	// From before the command exists, or a signal in between would end us and
+	// leave it.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
 	if err := conn.Send(s.start, s.body, s.fds...); err != nil {
 		return StatusFailed, errors.Join(errGone, err)
 	}
@@ -145,7 +150,7 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 		wire.CloseAll(fds[1:])
 		defer t.close()
 	}
-	return follow(ctx, conn, t)
+	return follow(ctx, conn, t, signals)
 }
 
 // forwarded are the signals that a command gets instead of us.
@@ -155,10 +160,7 @@ var forwarded = []os.Signal{
 }
 
 // follow passes signals on until the command ends.
-func follow(ctx context.Context, conn *wire.Conn, t *tty) (int, error) {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
-	defer signal.Stop(signals)
+func follow(ctx context.Context, conn *wire.Conn, t *tty, signals <-chan os.Signal) (int, error) {
 	type message struct {
 		e   wire.Event
 		err error

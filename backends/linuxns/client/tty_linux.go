@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 )
 
 // drain is how long output that the command left in its terminal may take to
@@ -19,9 +18,11 @@ type tty struct {
 	master *os.File
 	in     *os.File // the caller's terminal as input, or nil
 	out    *os.File
-	saved  *term.State
-	wake   int // eventfd that ends the input
-	done   chan struct{}
+	// changed is the descriptor whose settings are to be put back.
+	changed int
+	saved   *unix.Termios
+	wake    int // eventfd that ends the input
+	done    chan struct{}
 }
 
 // openTTY takes over the master and starts to copy.
@@ -44,23 +45,38 @@ func openTTY(master int, files [3]*os.File, is [3]bool) (*tty, error) {
 	}
 	if is[0] {
 		t.in = files[0]
-		t.raw()
+		t.change(t.in, func(a *unix.Termios) { // as cfmakeraw(3)
+			a.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+			a.Oflag &^= unix.OPOST
+			a.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+			a.Cflag = a.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+			a.Cc[unix.VMIN], a.Cc[unix.VTIME] = 1, 0
+		})
 		go t.copyIn()
+	} else { // the command's terminal has made its lines already
+		t.change(t.out, func(a *unix.Termios) { a.Oflag &^= unix.OPOST })
 	}
 	go t.copyOut()
 	return t, nil
 }
 
-// raw hands every key to the command's terminal, which gives them their meaning.
-// In the background a change of the terminal would stop us, so it is left alone.
-func (t *tty) raw() {
-	fd := int(t.in.Fd())
+// change sets up the caller's terminal until close. With the keys raw, the
+// command's terminal gives them their meaning. In the background a change would
+// stop us, so nothing is changed there.
+func (t *tty) change(f *os.File, how func(*unix.Termios)) {
+	fd := int(f.Fd())
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if err != nil || group != unix.Getpgrp() {
 		return
 	}
-	if s, err := term.MakeRaw(fd); err == nil {
-		t.saved = s
+	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return
+	}
+	set := *old
+	how(&set)
+	if unix.IoctlSetTermios(fd, unix.TCSETSW, &set) == nil {
+		t.changed, t.saved = fd, old
 	}
 }
 
@@ -126,7 +142,7 @@ func (t *tty) close() {
 	<-t.done
 	t.master.Close()
 	if t.saved != nil {
-		_ = term.Restore(int(t.in.Fd()), t.saved)
+		_ = unix.IoctlSetTermios(t.changed, unix.TCSETSW, t.saved)
 	}
 	// The eventfd stays open: the input may be about to look at it, and the
 	// process is about to end.

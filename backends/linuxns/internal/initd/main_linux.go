@@ -34,8 +34,13 @@ func Main() {
 		os.Exit(0)
 	}
 	debug.FreeOSMemory()
-	s.serve()
-	os.Exit(0)
+	// We are in an init function, whose goroutine is wired to the main thread:
+	// every wake-up of it would be a switch of threads.
+	go func() {
+		s.serve()
+		os.Exit(0)
+	}()
+	select {}
 }
 
 // boot does what must be done from inside, in the order in which each step
