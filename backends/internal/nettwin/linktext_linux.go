@@ -42,7 +42,7 @@ func linkText(l rtnl.Link, n *network) string {
 		w = append(w, "xdp on")
 	}
 	if l.Alias != "" {
-		w = append(w, fmt.Sprintf("alias %q", l.Alias))
+		w = append(w, `alias "`+l.Alias+`"`)
 	}
 	for _, a := range l.AltNames {
 		w = append(w, "altname", a)

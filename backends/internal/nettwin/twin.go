@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/netsandbox/netsandbox/backends/change"
 )
 
 // ErrRelayGone is returned when the relay process of a twin has died.
@@ -78,11 +82,14 @@ var verbs = map[Kind]struct{ noun, add, del, change string }{
 	KindQdisc:    {"tc qdisc", "add", "del", "replace"},
 }
 
-// String renders the difference as the command an administrator would type,
-// on one line.
-func (d Difference) String() string {
+// String renders the difference as the command an administrator would type, on
+// one line that is safe to print: the kernel takes names with control bytes.
+func (d Difference) String() string { return change.Escape(d.command()) }
+
+func (d Difference) command() string {
 	if d.Kind == KindSysctl {
-		return fmt.Sprintf("sysctl -w %s=%q (was %q)", d.Key, d.Now, d.Was)
+		flat := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+		return fmt.Sprintf(`sysctl -w %s="%s" (was "%s")`, d.Key, flat(d.Now), flat(d.Was))
 	}
 	v := verbs[d.Kind]
 	switch {
@@ -96,17 +103,7 @@ func (d Difference) String() string {
 }
 
 func join(words ...string) string {
-	s := ""
-	for _, w := range words {
-		if w == "" || w == present {
-			continue
-		}
-		if s != "" {
-			s += " "
-		}
-		s += w
-	}
-	return s
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" || w == present }), " ")
 }
 
 // present is the value of a thing that has an identity and nothing else.

@@ -155,7 +155,9 @@ func (t *Twin) resolvers(host *network) ([]netip.Addr, error) {
 }
 
 // AddRelay makes TCP ports on the host's loopback and own addresses reachable
-// from the twin, each for as long as nothing inside listens on it.
+// from the twin, each for as long as nothing inside listens on it. Without ports
+// it only looks at once, and not at the next poll, who listens: a check that must
+// not be answered by the wrong side calls it first.
 func (t *Twin) AddRelay(ports ...uint16) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,6 +27,7 @@ const (
 	tableOwnerID  = 7
 	chainFlags    = 10
 	setHandle     = 16
+	setCount      = 20
 	flowtableUse  = 4
 	flowtableID   = 5
 	objHandle     = 6
@@ -152,7 +153,7 @@ func (r *reading) tables(skip *Table) error {
 			text = fmt.Sprintf("flags %#x", f)
 		}
 		if u := rtnl.Find(o.attrs, tableUserdata); len(u) > 0 {
-			text += fmt.Sprintf(" comment %q", u)
+			text += comment(u)
 		}
 		r.add("table "+name, text)
 	}
@@ -171,7 +172,7 @@ func (r *reading) readRules() error {
 		key := o.in(unix.NFTA_RULE_TABLE) + " " + o.str(unix.NFTA_RULE_CHAIN)
 		text, sum := ruleText(rtnl.Find(o.attrs, unix.NFTA_RULE_EXPRESSIONS))
 		if u := rtnl.Find(o.attrs, unix.NFTA_RULE_USERDATA); len(u) > 0 {
-			text += fmt.Sprintf(" comment %q", u)
+			text += comment(u)
 		}
 		r.rules[key] = append(r.rules[key], sum)
 		r.add("rule "+key, text)
@@ -222,7 +223,7 @@ func (r *reading) sets() error {
 		if r.ours[table] {
 			continue
 		}
-		text := o.rest(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME, setHandle)
+		text := o.rest(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME, setHandle, setCount)
 		// The rules themselves fill a dynamic set, packet by packet.
 		if o.num(unix.NFTA_SET_FLAGS)&unix.NFT_SET_EVAL == 0 {
 			es, err := r.elements(o)

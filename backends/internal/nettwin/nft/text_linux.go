@@ -136,7 +136,23 @@ func valueText(b []byte) string {
 	case 2:
 		return fmt.Sprint(binary.BigEndian.Uint16(b))
 	}
+	if s := strings.TrimRight(string(b), "\x00"); len(s) > 1 && len(s) < len(b) && printable(s) {
+		return `"` + s + `"` // the name of an interface
+	}
 	return fmt.Sprintf("0x%x", b)
+}
+
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// comment renders what nft(8) hid in a rule's user data: type, length, text.
+func comment(u []byte) string {
+	const typeComment = 0
+	if len(u) > 2 && u[0] == typeComment && int(u[1]) == len(u)-2 {
+		return ` comment "` + strings.TrimRight(string(u[2:]), "\x00") + `"`
+	}
+	return fmt.Sprintf(" userdata %x", u)
 }
 
 func word(ws []string, i uint32) string {

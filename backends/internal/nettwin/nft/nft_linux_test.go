@@ -1,0 +1,187 @@
+package nft
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/nstest"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }
+
+const rules = `
+table inet f {
+	comment "mine"
+	set ops { type ipv4_addr; flags timeout; elements = { 198.51.100.20 timeout 1h, 198.51.100.21 } }
+	set seen { type ipv4_addr; flags dynamic; timeout 1m; }
+	map verdicts { type inet_service : verdict; elements = { 22 : accept, 23 : drop } }
+	counter hits { }
+	chain input {
+		type filter hook input priority 0; policy accept;
+		ct state established,related counter accept
+		ip saddr @ops tcp dport 22 counter accept comment "ssh"
+		tcp dport vmap @verdicts
+		tcp dport 9000 add @seen { ip saddr } counter name hits
+		iifname "lo" icmp type echo-request limit rate 10/second accept
+		quota over 1000 mbytes drop
+	}
+	chain mine { meta mark set 0x10 return; }
+}
+table ip nat { chain post { type nat hook postrouting priority srcnat; oifname "eth0" masquerade; }; }
+`
+
+// loaded is a node with the rules above.
+func loaded(t *testing.T) *netlab.Node {
+	t.Helper()
+	nstest.Require(t, nstest.Root, nstest.NetNS, nstest.NFT, nstest.Tool("nft"))
+	l := netlab.New()
+	t.Cleanup(func() { l.Close() })
+	n, err := l.Node("node")
+	must(t, err)
+	file := t.TempDir() + "/rules"
+	must(t, os.WriteFile(file, []byte(rules), 0o600))
+	nft(t, n, "-f", file)
+	return n
+}
+
+func nft(t *testing.T, n *netlab.Node, args ...string) {
+	t.Helper()
+	_, err := n.Run(t.Context(), append([]string{"nft"}, args...)...)
+	must(t, err)
+}
+
+func read(t *testing.T, n *netlab.Node, skip *Table) []Item {
+	t.Helper()
+	items, err := Ruleset(int(n.NS().Fd()), skip)
+	must(t, err)
+	return items
+}
+
+// TestReadingIsStable moves counters, fills a dynamic set and lets time pass.
+func TestReadingIsStable(t *testing.T) {
+	n := loaded(t)
+	before := read(t, n, nil)
+	for range 3 {
+		_, _ = n.Dial(t.Context(), "tcp", "127.0.0.1:9000") // refused: the rules saw it
+	}
+	if after := read(t, n, nil); !slices.Equal(before, after) {
+		t.Errorf("before:\n%s\nafter:\n%s", render(before), render(after))
+	}
+	if len(before) < 15 {
+		t.Errorf("only %d items:\n%s", len(before), render(before))
+	}
+}
+
+// TestEveryEditIsSeen makes one small edit after another.
+func TestEveryEditIsSeen(t *testing.T) {
+	n := loaded(t)
+	for _, c := range []struct{ edit, key string }{
+		{"add element inet f ops { 198.51.100.99 }", "set inet f ops"},
+		{"delete element inet f ops { 198.51.100.20 }", "set inet f ops"},
+		{"delete element inet f verdicts { 22 : accept }", "set inet f verdicts"},
+		{"add rule inet f input tcp dport 9001 accept", "chain inet f input"},
+		{"insert rule inet f input tcp dport 9002 accept", "rule inet f input"},
+		{"add chain inet f input { policy drop; }", "chain inet f input"},
+		{"add chain inet f other", "chain inet f other"},
+		{"add counter inet f more", "object inet f more"},
+		{"flush chain inet f mine", "rule inet f mine"},
+		{"add table bridge b", "table bridge b"},
+		{"add set inet f fresh { type inet_service; }", "set inet f fresh"},
+		{"delete table ip nat", "rule ip nat post"},
+		{"flush ruleset", "table inet f"},
+	} {
+		before := read(t, n, nil)
+		nft(t, n, c.edit)
+		if keys := changed(before, read(t, n, nil)); !slices.Contains(keys, c.key) {
+			t.Errorf("%s: changed %q, want %q", c.edit, keys, c.key)
+		}
+	}
+	if left := read(t, n, nil); len(left) != 0 {
+		t.Errorf("after a flush: %s", render(left))
+	}
+}
+
+// TestOrderOfRulesCounts swaps two rules.
+func TestOrderOfRulesCounts(t *testing.T) {
+	n := loaded(t)
+	nft(t, n, "add chain inet f o; add rule inet f o tcp dport 1 accept; add rule inet f o tcp dport 2 drop")
+	before := read(t, n, nil)
+	nft(t, n, "flush chain inet f o; add rule inet f o tcp dport 2 drop; add rule inet f o tcp dport 1 accept")
+	if keys := changed(before, read(t, n, nil)); !slices.Equal(keys, []string{"chain inet f o"}) {
+		t.Errorf("changed %q, want the chain", keys)
+	}
+}
+
+// TestOwnedTable makes the relay's table beside the rules.
+func TestOwnedTable(t *testing.T) {
+	n := loaded(t)
+	before := read(t, n, nil)
+	ns := int(n.NS().Fd())
+	table, err := Make(ns, "ours")
+	must(t, err)
+	if !table.Owned {
+		t.Fatal("this kernel has no owned tables")
+	}
+	lo := netip.MustParseAddr("127.0.0.1")
+	for i := range 3 { // replaced as a whole each time
+		var rs []Redirect
+		for p := range 50 * i {
+			rs = append(rs, Redirect{unix.IPPROTO_TCP, lo, uint16(1000 + p), 9}, Redirect{unix.IPPROTO_UDP, netip.IPv6Unspecified(), uint16(1000 + p), 9})
+		}
+		must(t, table.Set(rs))
+	}
+	if got := read(t, n, table); !slices.Equal(got, before) {
+		t.Errorf("the table is not left out:\n%s", render(got))
+	}
+	if got := read(t, n, nil); len(got) != len(before)+2+200 {
+		t.Errorf("%d items with the table, want a table, a chain and 200 rules more than %d", len(got), len(before))
+	}
+	must(t, Flush(ns))
+	if got := read(t, n, nil); len(got) != 202 {
+		t.Errorf("%d items after a flush, want the owned ones:\n%s", len(got), render(got))
+	}
+	must(t, table.Close())
+	if got := read(t, n, nil); len(got) != 0 {
+		t.Errorf("after its socket closed: %s", render(got))
+	}
+}
+
+func changed(a, b []Item) []string {
+	count := map[Item]int{}
+	for _, i := range a {
+		count[i]++
+	}
+	for _, i := range b {
+		count[i]--
+	}
+	var keys []string
+	for i, n := range count {
+		if n != 0 {
+			keys = append(keys, i.Key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func render(items []Item) string {
+	var b strings.Builder
+	for _, i := range items {
+		fmt.Fprintf(&b, "%s: %s\n", i.Key, i.Text)
+	}
+	return b.String()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
