@@ -133,8 +133,12 @@ func (f *preflight) directory(d change.Path, fd int) error {
 // target checks what stands at the path against the origin.
 func (f *preflight) target(c *change.Change) error {
 	now, err := f.observe(c.Path, c.Old)
-	if errors.Is(err, errBusy) {
+	switch {
+	case errors.Is(err, errBusy):
 		f.block("conflict", c.Path, "it is being written", "")
+		return nil
+	case errors.Is(err, unix.EACCES):
+		f.block("permission", c.Path, "it cannot be read by this user", "")
 		return nil
 	}
 	if err != nil {
@@ -176,14 +180,19 @@ func (f *preflight) at(p change.Path) (int, string, error) {
 	return f.parent(p)
 }
 
-// owner checks, for an ordinary user, that the wanted owner can be given.
+// owner checks, for an ordinary user, that the wanted owner can be given and
+// that what is made can be looked at when it is taken back.
 func (f *preflight) owner(c *change.Change) {
 	uid := os.Geteuid()
 	if uid == 0 || c.New == nil {
 		return
 	}
-	if c.New.UID != uint32(uid) {
+	need := map[change.FileType]uint32{change.Regular: 0o400, change.Directory: 0o700}[c.New.Type]
+	switch {
+	case c.New.UID != uint32(uid):
 		f.block("permission", c.Path, fmt.Sprintf("only root can give it to uid %d", c.New.UID), "")
+	case c.New.Mode&need != need:
+		f.block("permission", c.Path, fmt.Sprintf("only root could take mode %04o back", c.New.Mode), "")
 	}
 }
 
