@@ -21,20 +21,31 @@ import (
 // dumps of an untouched machine are equal; see [Difference].
 func HostDump(t testing.TB) string {
 	t.Helper()
-	lines, err := dump()
+	lines, err := dump(parts()...)
 	if err != nil {
 		t.Fatalf("nstest: dump host: %v", err)
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func dump() ([]string, error) {
+// part reads one kind of fact.
+type part struct {
+	read   func() ([]string, error)
+	shared bool // tests that run at the same time have theirs in the same place
+}
+
+func parts() []part {
+	return []part{
+		{read: dumpLinks}, {read: dumpRaw}, {read: dumpNFT}, {read: dumpSysctls}, {read: dumpMounts},
+		{read: dumpProcesses, shared: true}, {read: dumpCgroups, shared: true},
+	}
+}
+
+func dump(ps ...part) ([]string, error) {
 	var all []string
 	var errs []error
-	for _, part := range []func() ([]string, error){
-		dumpLinks, dumpRaw, dumpNFT, dumpSysctls, dumpMounts, dumpProcesses, dumpCgroups,
-	} {
-		lines, err := part()
+	for _, p := range ps {
+		lines, err := p.read()
 		errs = append(errs, err)
 		all = append(all, lines...)
 	}

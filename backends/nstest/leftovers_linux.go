@@ -2,12 +2,15 @@ package nstest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// snapshot is the machine as the run finds it.
+// snapshot is the machine as the run finds it, without processes and cgroups:
+// tests of other packages, run at the same time, have those and not any of the
+// rest. A run's own processes are found by [stray].
 func snapshot() []string {
-	lines, err := dump()
+	lines, err := dump(slices.DeleteFunc(parts(), func(p part) bool { return p.shared })...)
 	if err != nil {
 		return []string{"snapshot failed: " + err.Error()}
 	}
