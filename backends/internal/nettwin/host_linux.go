@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
 
@@ -21,6 +23,7 @@ type network struct {
 	neighbors [][]byte // static ones and proxies
 	qdiscs    [][]byte
 	sysctls   map[string]string
+	ruleset   []nft.Item // read only of the host
 }
 
 // observe reads the network of the namespace ns.
@@ -69,6 +72,27 @@ func observe(ns int) (*network, error) {
 		return err
 	})
 	return n, err
+}
+
+// missing says what the host has and no twin gets.
+func missing(host *network) []string {
+	var notes []string
+	for _, m := range host.qdiscs {
+		if key, rest := rtnl.QdiscKey(m, host.name); rtnl.QdiscSet(m) {
+			notes = append(notes, fmt.Sprintf("queueing discipline %s %s is not in the twin", key, rest))
+		}
+	}
+	for _, l := range host.links {
+		if l.XDP {
+			notes = append(notes, fmt.Sprintf("the XDP program of link %s is not in the twin", l.Name))
+		}
+	}
+	for _, i := range host.ruleset {
+		if table, ok := strings.CutPrefix(i.Key, "table "); ok {
+			notes = append(notes, fmt.Sprintf("nftables table %s is not in the twin", table))
+		}
+	}
+	return notes
 }
 
 // sizeofTcmsg is the size of struct tcmsg, which x/sys lacks.

@@ -5,17 +5,22 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -132,6 +137,13 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a filter on the host rejects", func(t *testing.T) {
+		_, err := l.host.Run(t.Context(), "nft", "table inet g { chain out { type filter hook output priority 0; tcp dport 99 reject with icmpx type admin-prohibited; }; }")
+		must(t, err)
+		if err := l.connect("tcp", "203.0.113.80:99", 5*time.Second); !errors.Is(err, unix.EHOSTUNREACH) {
+			t.Errorf("got %v, want no route to host, as a client on the host gets", err)
+		}
+	})
 	t.Run("a closed port, udp", func(t *testing.T) {
 		for _, addr := range []string{"203.0.113.80:82", "[2001:db8:80::80]:82"} {
 			if got, err := l.datagram(addr, "x"); !errors.Is(err, unix.ECONNREFUSED) {
@@ -139,6 +151,80 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReconnect connects again and again from one port to a server that closes
+// first. An endpoint that waited in TIME_WAIT would swallow the second SYN.
+func TestReconnect(t *testing.T) {
+	l := newLab(t)
+	greet(t, l.server, ":93", "bye")
+	l.mirror(t, Options{})
+	once := func() error {
+		d := net.Dialer{Timeout: 3 * time.Second, LocalAddr: &net.TCPAddr{Port: 40000}, Control: func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+		}}
+		c, err := d.DialContext(t.Context(), "tcp", "203.0.113.80:93")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if b, err := io.ReadAll(c); string(b) != "bye" {
+			return errors.Join(err, fmt.Errorf("got %q", b))
+		}
+		return nil
+	}
+	for i := range 15 {
+		eventually(t, "the port is free again", func() bool {
+			err := l.inside.Do(once)
+			if errors.Is(err, unix.EADDRNOTAVAIL) { // the last one is not acknowledged yet
+				return false
+			}
+			if err != nil {
+				t.Fatalf("connection %d: %v", i, err)
+			}
+			return true
+		})
+	}
+}
+
+// TestLinkLocal goes to the gateway by its link-local address.
+func TestLinkLocal(t *testing.T) {
+	l := newLab(t)
+	echo(t, l.gw1, "tcp", ":80")
+	l.mirror(t, Options{})
+	gw, err := observe(int(l.gw1.NS().Fd()))
+	must(t, err)
+	for _, m := range gw.addresses {
+		a, _ := netip.AddrFromSlice(rtnl.Find(m[unix.SizeofIfAddrmsg:], unix.IFA_ADDRESS))
+		if !a.IsLinkLocalUnicast() || index(m[4:]) != gw.byName("in") {
+			continue
+		}
+		// A name cannot be a zone here: the test's thread has other links.
+		inside, err := observe(int(l.inside.NS().Fd()))
+		must(t, err)
+		zone := strconv.Itoa(inside.byName("eth0"))
+		if got := l.seenAs(t, "tcp", netip.AddrPortFrom(a.WithZone(zone), 80).String()); !strings.HasPrefix(got, "fe80::") {
+			t.Errorf("server saw %s", got)
+		}
+		return
+	}
+	t.Fatal("the gateway has no link-local address")
+}
+
+// TestWithoutIPv6 mirrors a host on which it is switched off.
+func TestWithoutIPv6(t *testing.T) {
+	l := newLab(t, nstest.NFT)
+	must(t, l.host.Sysctl("ipv6/conf/all/disable_ipv6", "1"))
+	echo(t, l.server, "tcp", ":80")
+	greet(t, l.host, "127.0.0.1:7890", "host-proxy")
+	l.mirror(t, Options{Relay: []uint16{7890}})
+	l.seenAs(t, "tcp", "203.0.113.80:80")
+	if got, err := l.ask("127.0.0.1:7890"); got != "host-proxy" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got := l.lines(t); len(got) != 0 {
+		t.Errorf("difference: %q", got)
+	}
 }
 
 // accept runs f on the next connection to a server.

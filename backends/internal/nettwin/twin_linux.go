@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 )
 
@@ -56,6 +57,9 @@ func (t *Twin) build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read network of host: %w", err)
 	}
+	if host.ruleset, err = nft.Ruleset(int(t.host.Fd()), nil); err != nil {
+		return fmt.Errorf("read network of host: %w", err)
+	}
 	r := &replica{ns: int(t.ns.Fd()), host: host}
 	err = r.build()
 	for _, p := range r.ports {
@@ -69,7 +73,7 @@ func (t *Twin) build(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t.notes = r.notes
+	t.notes = append(r.notes, missing(host)...)
 	if err := t.serve(r); err != nil {
 		return err
 	}
@@ -163,6 +167,9 @@ func (t *Twin) AddRelay(ports ...uint16) error {
 	defer t.mu.Unlock()
 	if t.loop == nil {
 		return fmt.Errorf("add relay: %w", errors.ErrUnsupported)
+	}
+	if err := t.relay.Err(); err != nil {
+		return fmt.Errorf("add relay: %w: %w", ErrRelayGone, err)
 	}
 	for _, p := range ports { // for the next Reset
 		if !slices.Contains(t.opt.Relay, p) {
