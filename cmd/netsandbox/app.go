@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -139,6 +140,9 @@ func verbs(a *app) []*cobra.Command {
 
 // begin settles what the global flags leave to the environment.
 func (a *app) begin() error {
+	if withCgo {
+		return errors.New("this program was built with cgo and cannot confine its own threads; build it with CGO_ENABLED=0")
+	}
 	dir, err := stateDir(a.stateDir)
 	if err != nil {
 		return err

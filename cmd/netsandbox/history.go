@@ -13,12 +13,13 @@ func newHistoryCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List all transactions, newest first",
-		Long: `List all transactions, newest first. --prune deletes the backups of those that
-are decided, which can then not be rolled back any more, and lists them.`,
+		Long: `List all transactions, newest first. --prune gives up the first backup of those
+that are committed, the originals beside the files, and lists them; the second copy,
+in the state directory, stays, so a rollback is still possible.`,
 		Args:        cobra.NoArgs,
 		Annotations: exits(exitBusy),
 	}
-	cmd.Flags().BoolVar(&prune, "prune", false, "delete the backups of decided transactions")
+	cmd.Flags().BoolVar(&prune, "prune", false, "give up the backups beside the files")
 	show := a.read(func(ctx context.Context, w *workflow.Workflow, _ []string) error {
 		docs, err := w.History(ctx)
 		return a.show(docs, err)

@@ -26,7 +26,7 @@ func newKeepCmd(a *app) *cobra.Command {
 		Annotations: exits(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// Its stderr is the transaction's own log, kept with the transaction.
-			k := keeper{app: a, dir: args[0], log: zerolog.New(a.err).With().Timestamp().Logger()}
+			k := watcher{app: a, dir: args[0], log: zerolog.New(a.err).With().Timestamp().Logger()}
 			return lease.Keep(cmd.Context(), lease.FD, lease.KeepConfig{
 				Undo: k.undo, Decided: k.decided, Probe: k.probe(), Settle: k.settle, Log: k.log,
 			})
@@ -34,7 +34,8 @@ func newKeepCmd(a *app) *cobra.Command {
 	}
 }
 
-type keeper struct {
+// watcher is the keeper's side that knows transactions and journals.
+type watcher struct {
 	*app
 	dir string // of the transaction
 	log zerolog.Logger
@@ -42,7 +43,7 @@ type keeper struct {
 
 // undo takes the transaction back, or finishes it where it was committed. It
 // works from the transaction's file alone: the journal may be what is broken.
-func (k keeper) undo(ctx context.Context, reason lease.Reason) error {
+func (k watcher) undo(ctx context.Context, reason lease.Reason) error {
 	now, err := clock.Now()
 	if err != nil {
 		k.log.Warn().Err(err).Send() // an undo that knows no boot id is still an undo
@@ -54,7 +55,7 @@ func (k keeper) undo(ctx context.Context, reason lease.Reason) error {
 }
 
 // decided reports whether the transaction's file holds a verdict.
-func (k keeper) decided() (bool, error) {
+func (k watcher) decided() (bool, error) {
 	t, err := txn.Open(k.dir)
 	if err != nil {
 		return false, err
@@ -63,7 +64,7 @@ func (k keeper) decided() (bool, error) {
 }
 
 // settle brings the journal up to date, which every opening for change does.
-func (k keeper) settle() error {
+func (k watcher) settle() error {
 	ctx := context.Background() // the keeper's own was made from signals that it ignores
 	o, err := k.options()
 	if err != nil {
@@ -78,7 +79,7 @@ func (k keeper) settle() error {
 
 // probe returns the built-in probes of the plan that is tried, or nil where
 // there are none, or where a failed circuit is to be kept.
-func (k keeper) probe() func(context.Context) error {
+func (k watcher) probe() func(context.Context) error {
 	p, err := k.frozen()
 	if err != nil {
 		k.log.Warn().Err(err).Msg("keeper.blind") // the applier still judges; only the quick look is missing
@@ -90,7 +91,7 @@ func (k keeper) probe() func(context.Context) error {
 	return dials(p.Circuits)
 }
 
-func (k keeper) frozen() (*plan.Plan, error) {
+func (k watcher) frozen() (*plan.Plan, error) {
 	t, err := txn.Open(k.dir)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,12 @@ import (
 // when nothing was to change. Directories have no time: looking at one that holds
 // nothing of ours may not say that it was touched, but staging beside it does.
 func manifest(ts *testscript.TestScript, root string) []string {
+	out, err := tree(root)
+	ts.Check(err)
+	return out
+}
+
+func tree(root string) ([]string, error) {
 	var out []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -44,6 +50,5 @@ func manifest(ts *testscript.TestScript, root string) []string {
 		out = append(out, line)
 		return nil
 	})
-	ts.Check(err)
-	return out
+	return out, err
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/netsandbox/netsandbox/workflow"
+	"github.com/netsandbox/netsandbox/workflow/report"
 )
 
 func newRollbackCmd(a *app) *cobra.Command {
@@ -15,8 +17,8 @@ func newRollbackCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback TRANSACTION... --yes",
 		Short: "Restore the host from a transaction",
-		Long: `Restore the host as it was before the transactions, newest first. It works after
-the environment is gone; the environment's own layer stays as it is. A newer
+		Long: `Restore the host as it was before the transactions, in the order given. It works
+after the environment is gone; the environment's own layer stays as it is. A newer
 transaction over the same things is named and has to go first.`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: exits(exitBlocked, exitIncomplete, exitBusy),
@@ -27,6 +29,7 @@ transaction over the same things is named and has to go first.`,
 			return err
 		}
 		docs, err := w.Rollback(ctx, args)
+		docs = slices.DeleteFunc(docs, func(d report.Applied) bool { return d.Outcome == "" }) // refused
 		if len(docs) > 0 {
 			if e := a.print(docs); e != nil {
 				return errors.Join(err, e)

@@ -39,6 +39,8 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+			e.Setenv("NETSANDBOX", filepath.Join(bin, "netsandbox"))
+			e.Setenv("LAB", filepath.Join(bin, "lab")) // canaries have a search path of their own
 			e.Setenv("NETSANDBOX_STATE_DIR", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("HOST", filepath.Join(e.WorkDir, "host"))
 			e.Values[keyT] = e.T().(testing.TB)
@@ -46,13 +48,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"host":  hostCmd,
-			"exits": exitsCmd,
-			"doc":   docCmd,
-			"until": untilCmd,
-			"same":  sameCmd,
-			"field": fieldCmd,
-			"txn":   txnCmd,
+			"host": hostCmd, "exits": exitsCmd, "doc": docCmd,
+			"until": untilCmd, "terminal": terminalCmd, "same": sameCmd, "field": fieldCmd, "txn": txnCmd,
 		},
 	})
 }
