@@ -1,0 +1,86 @@
+package sockdiag
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/nstest"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }
+
+func TestTakes(t *testing.T) {
+	for _, c := range []struct {
+		name, listens string
+		only6         bool
+		to            string
+		want          bool
+	}{
+		{"the same address", "127.0.0.1:53", false, "127.0.0.1:53", true},
+		{"another address", "127.0.0.1:53", false, "127.0.0.53:53", false},
+		{"another port", "127.0.0.1:53", false, "127.0.0.1:54", false},
+		{"every IPv4 address", "0.0.0.0:53", false, "127.0.0.53:53", true},
+		{"IPv4 does not take IPv6", "0.0.0.0:53", false, "[::1]:53", false},
+		{"a dual-stack socket takes IPv4", "[::]:53", false, "127.0.0.53:53", true},
+		{"an IPv6-only socket does not", "[::]:53", true, "127.0.0.53:53", false},
+		{"an IPv6-only socket takes IPv6", "[::]:53", true, "[::1]:53", true},
+		{"IPv4 in an IPv6 socket", "[::ffff:127.0.0.1]:53", false, "127.0.0.1:53", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := Socket{Addr: netip.MustParseAddrPort(c.listens), Only6: c.only6}
+			if got := s.Takes(netip.MustParseAddrPort(c.to)); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestListening(t *testing.T) {
+	ns := nstest.New(t)
+	tcp4, err := net.Listen("tcp", "127.0.0.1:1001")
+	must(t, err)
+	defer tcp4.Close()
+	tcp6, err := net.Listen("tcp6", "[::1]:1002")
+	must(t, err)
+	defer tcp6.Close()
+	any6, err := net.Listen("tcp", ":1003")
+	must(t, err)
+	defer any6.Close()
+	udp, err := net.ListenPacket("udp", "127.0.0.1:1004")
+	must(t, err)
+	defer udp.Close()
+	client, err := net.Dial("tcp", "127.0.0.1:1001") // has a port too, and listens on none
+	must(t, err)
+	defer client.Close()
+
+	c, err := Dial(int(ns.Net().Fd()))
+	must(t, err)
+	defer c.Close()
+	got, err := c.Listening()
+	must(t, err)
+	want := map[Socket]bool{
+		{unix.IPPROTO_TCP, netip.MustParseAddrPort("127.0.0.1:1001"), false}: true,
+		{unix.IPPROTO_TCP, netip.MustParseAddrPort("[::1]:1002"), true}:      true,
+		{unix.IPPROTO_TCP, netip.MustParseAddrPort("[::]:1003"), false}:      true,
+		{unix.IPPROTO_UDP, netip.MustParseAddrPort("127.0.0.1:1004"), false}: true,
+	}
+	for _, s := range got {
+		if !want[s] {
+			t.Errorf("listed but not made: %+v", s)
+		}
+		delete(want, s)
+	}
+	for s := range want {
+		t.Errorf("made but not listed: %+v", s)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
