@@ -114,6 +114,7 @@ func (w *Workflow) settle(ctx context.Context, p *place, t *txn.Txn, f guards.Fa
 			return warnings, err
 		}
 	}
+	ageHost()
 	row, err := w.row(ctx, t.ID())
 	if err != nil {
 		return warnings, err
@@ -125,6 +126,12 @@ func (w *Workflow) settle(ctx context.Context, p *place, t *txn.Txn, f guards.Fa
 	}
 	return warnings, w.reindex(ctx, row, t)
 }
+
+// ageHost lets what was just exchanged on the host become older than a view that
+// is mounted next. Change times come from a coarse clock, so a view takes nothing
+// for certain that changed within a tick, 10 ms, of being mounted; a command right
+// after a rollback would find its origins in doubt.
+func ageHost() { time.Sleep(12 * time.Millisecond) }
 
 // decided moves an environment as its transaction was decided.
 func (w *Workflow) decided(ctx context.Context, p *place, t *txn.Txn, f guards.Facts) error {

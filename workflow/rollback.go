@@ -82,6 +82,7 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 		return doc, errors.Join(&IncompleteError{Txn: id, Left: left}, serr)
 	}
 	doc.Outcome, doc.State = "rolled_back", states.RolledBack
+	ageHost()
 	return doc, serr
 }
 
