@@ -50,7 +50,7 @@ type suite struct {
 }
 
 func main() {
-	verbose := flag.Bool("v", false, "name the tests that noticed, for every mutant")
+	verbose := flag.Bool("v", false, "run all tests for every mutant and name those that noticed")
 	only := flag.String("only", "", "try only mutants that match this regular expression")
 	flag.Parse()
 	if err := mutate(context.Background(), *verbose, *only); err != nil {
@@ -84,7 +84,7 @@ func mutate(ctx context.Context, verbose bool, only string) error {
 		return err
 	}
 	// Without a mutant everything must pass, or every mutant would seem killed.
-	if killers, err := binaries.try(ctx, ""); err != nil || len(killers) > 0 {
+	if killers, err := binaries.try(ctx, "", true); err != nil || len(killers) > 0 {
 		return fmt.Errorf("tests fail without any mutant: %s", join(killers, err))
 	}
 
@@ -96,7 +96,7 @@ func mutate(ctx context.Context, verbose bool, only string) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			results[i], errs[i] = binaries.try(ctx, m)
+			results[i], errs[i] = binaries.try(ctx, m, verbose)
 		})
 	}
 	wg.Wait()
@@ -161,9 +161,10 @@ func build(ctx context.Context, root, dir, overlay string) (binaries, error) {
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// try switches a mutant on and returns the tests that fail. A suite that dies
-// without naming a test is an error: only a named test is an answer.
-func (bs binaries) try(ctx context.Context, mutant string) ([]string, error) {
+// try switches a mutant on and returns the tests that fail: of the first suite
+// that notices, or of all. A suite that dies without naming a test is an error:
+// only a named test is an answer.
+func (bs binaries) try(ctx context.Context, mutant string, all bool) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var killers []string
@@ -181,6 +182,9 @@ func (bs binaries) try(ctx context.Context, mutant string) ([]string, error) {
 		}
 		for _, n := range names {
 			killers = append(killers, strings.TrimSuffix(filepath.Base(b.path), ".test")+"."+n[1])
+		}
+		if !all {
+			break
 		}
 	}
 	return killers, nil
