@@ -48,14 +48,6 @@ func (r *replica) build() error {
 	return nil
 }
 
-func (r *replica) close() {
-	for _, p := range r.ports {
-		if p.tap != nil {
-			p.tap.Close()
-		}
-	}
-}
-
 // addLinks makes a TAP for every link of the host that the kernel did not
 // already make in the twin.
 func (r *replica) addLinks() error {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -307,7 +308,7 @@ func TestEndsOfStreams(t *testing.T) {
 
 // TestManyFlows carries 100 streams at once, both ways, and compares hashes.
 func TestManyFlows(t *testing.T) {
-	l := newLab(t)
+	l := newLab(t, nstest.Tool("ip"))
 	ln, err := l.server.Listen("tcp", ":91")
 	must(t, err)
 	defer ln.Close()
@@ -341,7 +342,16 @@ func TestManyFlows(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	// The transmit ring of the TAP is the one place that could drop.
+	out, err := l.inside.Run(t.Context(), "ip", "-s", "-s", "link", "show", "eth0")
+	must(t, err)
+	if m := txDropped.FindStringSubmatch(out); m == nil || m[1] != "0" {
+		t.Errorf("the twin's kernel dropped frames: %q\n%s", m, out)
+	}
 }
+
+// txDropped finds the fourth number behind "TX: bytes packets errors dropped".
+var txDropped = regexp.MustCompile(`TX:\s+bytes\s+packets\s+errors\s+dropped.*\n\s*\d+\s+\d+\s+\d+\s+(\d+)`)
 
 func (l *testLab) roundTrip(addr string, blob []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -14,9 +14,8 @@ import (
 
 const sysctlRoot = "/proc/sys/net"
 
-// noisySysctls change by themselves or answer each reader differently.
+// noisySysctls answer each reader differently.
 var noisySysctls = map[string]bool{
-	"netfilter/nf_conntrack_count": true,
 	// Read in the reader's user namespace, and set by whoever knows the twin's.
 	"ipv4/ping_group_range": true,
 }
@@ -33,8 +32,9 @@ var ownSysctls = map[string]bool{
 // link-local address beside the copied one (addr_gen_mode 1 is none).
 var quietIPv6 = map[string]string{"accept_ra": "0", "autoconf": "0", "accept_dad": "0", "dad_transmits": "0", "addr_gen_mode": "1"}
 
-// readSysctls reads everything below net in the calling thread's namespace, by
-// path relative to it. What cannot be read is left out.
+// readSysctls reads everything below net in the calling thread's namespace that
+// somebody can set, by path relative to it. Read-only values count connections
+// or belong to the whole machine. What cannot be read is left out.
 func readSysctls() (map[string]string, error) {
 	out := make(map[string]string, 1024)
 	buf := make([]byte, 4096)
@@ -60,7 +60,7 @@ func readSysctls() (map[string]string, error) {
 	return out, err
 }
 
-// readSysctl reads one file by bare system calls: there are a thousand of them,
+// readSysctl reads one writable file by bare system calls: there are a thousand of them,
 // and the poller's part in an os.File costs as much as the read.
 func readSysctl(path string, buf []byte) (string, bool) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -68,6 +68,10 @@ func readSysctl(path string, buf []byte) (string, bool) {
 		return "", false
 	}
 	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o222 == 0 {
+		return "", false
+	}
 	n, err := unix.Read(fd, buf) // the kernel gives the whole value in one read
 	if err != nil {
 		return "", false
@@ -87,10 +91,7 @@ func copySysctls(host map[string]string) []string {
 		p := filepath.Join(sysctlRoot, name)
 		// Read again now: writing conf/all changes every interface.
 		if v, ok := readSysctl(p, buf); !ok || v == host[name] {
-			continue // not there: a sysctl of the initial namespace only
-		}
-		if st, err := os.Stat(p); err != nil || st.Mode()&0o200 == 0 {
-			continue
+			continue // not there, or not to be set, except in the initial namespace
 		}
 		if err := writeSysctl(name, host[name]); err != nil {
 			refused = append(refused, dotted(name))

@@ -17,7 +17,9 @@ const queueLen = 10000
 // openTAP makes a TAP with the name, and if it is free the number, of l. It must
 // run in the twin's namespace. The interface lives as long as the file.
 func openTAP(l rtnl.Link) (*os.File, error) {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	// Blocking: a non-blocking descriptor would join this process's poller, and
+	// every frame would wake it for nothing. The relay makes it non-blocking.
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
 	}
