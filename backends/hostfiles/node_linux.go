@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -129,7 +130,7 @@ func (t *tree) entry(dir int, name string, known *change.Entry) (*change.Entry, 
 			if err != nil {
 				return nil, err
 			}
-			if *after != *n {
+			if *after != *n || settle(n.ctime) {
 				continue // written, or exchanged, while it was read
 			}
 			e.SHA256 = sum
@@ -139,6 +140,23 @@ func (t *tree) entry(dir int, name string, known *change.Entry) (*change.Entry, 
 		}
 	}
 	return nil, fmt.Errorf("read %s: %w", change.Escape(name), errBusy)
+}
+
+// tick is longer than the grain of file times, which is a timer tick (10 ms at
+// most) before multigrain timestamps (6.13). Within one, a second write leaves
+// the change time that the first one set.
+const tick = 20 * time.Millisecond
+
+// settle waits until a change time is a tick old and reports that it had to: what
+// was read before may have been written since without showing it. A time in the
+// future, from before the clock was set back, no later write can have.
+func settle(ctime int64) bool {
+	age := time.Duration(time.Now().UnixNano() - ctime)
+	if age < 0 || age >= tick {
+		return false
+	}
+	time.Sleep(tick - age)
+	return true
 }
 
 // unchanged reports that e, fresh and without a hash, is the object that was

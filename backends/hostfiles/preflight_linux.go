@@ -163,13 +163,34 @@ func (f *preflight) target(c *change.Change) error {
 	if err != nil {
 		return err
 	}
+	if up, err := stat(dir, ""); err != nil {
+		return err
+	} else if n.attrs&unix.STATX_ATTR_MOUNT_ROOT == 0 && n.dev != up.dev {
+		// An overlay over several filesystems without xino: a file's numbers change
+		// when it is copied up, which the exchange itself would do.
+		f.block("filesystem", c.Path, "its inode number does not last, so nothing could be recognised again", "")
+	}
 	if word := flagged(dir, base, n); word != "" {
 		f.block("immutable", c.Path, "it is "+word, "chattr -"+word[:1]+" "+quote(c.Path))
 	}
-	if now.Type == change.Directory && actOf(*c) != actInPlace {
-		return f.strangers(c.Path, dir, base)
+	if now.Type != change.Directory || actOf(*c) == actInPlace {
+		return nil
 	}
-	return nil
+	if v, err := f.volume(c.Path); err != nil {
+		return err
+	} else if v.fs.Type == unix.OVERLAYFS_SUPER_MAGIC && !f.carried(c.Path) {
+		// EXDEV for a directory that exists in a lower layer, unless the overlay was
+		// mounted with redirect_dir; from above the layers cannot be told apart.
+		f.block("filesystem", c.Path, "a directory on an overlay cannot be moved away whole", "")
+	}
+	return f.strangers(c.Path, dir, base)
+}
+
+// carried reports that a directory above goes, and this with it.
+func (f *preflight) carried(p change.Path) bool {
+	up, _ := split(p)
+	c := f.plan[up]
+	return c != nil && c.Old != nil && c.Old.Type == change.Directory && actOf(*c) != actInPlace
 }
 
 // at is parent for any path, the root included.

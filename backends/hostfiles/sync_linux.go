@@ -61,16 +61,11 @@ func (t *tree) flushStaged(steps []backends.Step, tops map[string]change.Path) e
 // fsyncPlaces flushes the hidden directories and the directories they are in.
 func (t *tree) fsyncPlaces(steps []backends.Step) error {
 	for _, d := range places(steps) {
-		hidden, err := t.place(d)
-		if err != nil {
-			return err
-		}
-		if err := unix.Fsync(hidden); err != nil {
-			return os.NewSyscallError("fsync", err)
-		}
 		up, _ := split(d)
-		if err := t.fsyncDir(up); err != nil {
-			return err
+		for _, d := range []change.Path{d, up} {
+			if err := t.fsyncDir(d); err != nil && !absent(err) {
+				return err
+			}
 		}
 	}
 	return nil
@@ -81,17 +76,26 @@ func (t *tree) fsyncPlaces(steps []backends.Step) error {
 // the same write-back is reported here (since 5.8).
 func (t *tree) flushPlaces(steps []backends.Step) error {
 	for _, d := range places(steps) {
-		hidden, err := t.place(d)
+		err := durable("syncfs "+string(d), func() error { return t.flushPlace(d) })
 		if err != nil {
-			return err
-		}
-		if err := durable("syncfs "+string(d), func() error {
-			return os.NewSyscallError("syncfs", unix.Syncfs(hidden))
-		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (t *tree) flushPlace(d change.Path) error {
+	fd, err := t.place(d)
+	if absent(err) { // undo goes on without it
+		up, _ := split(d)
+		if fd, err = t.open(up, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
+			defer unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.NewSyscallError("syncfs", unix.Syncfs(fd))
 }
 
 // flushSwapped makes renames and directory metadata durable.

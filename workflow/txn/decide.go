@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 
@@ -162,6 +163,12 @@ func (t *Txn) Clean(ctx context.Context, host backends.Host) error {
 	keep := t.seen[recSwap] && (t.undoing() || !t.seen[recPruned])
 	if err := host.Clean(ctx, t.Steps(), keep); err != nil {
 		return err
+	}
+	if t.undoing() && !t.seen[recAccepted] {
+		// Every original is in its place again.
+		if err := os.RemoveAll(t.originals()); err != nil {
+			return fmt.Errorf("remove second copy: %w", err)
+		}
 	}
 	return t.write(record{Kind: recClean})
 }
