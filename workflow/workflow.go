@@ -15,6 +15,7 @@ import (
 	"github.com/netsandbox/netsandbox/guards"
 	"github.com/netsandbox/netsandbox/workflow/clock"
 	"github.com/netsandbox/netsandbox/workflow/journal"
+	"github.com/netsandbox/netsandbox/workflow/report"
 )
 
 // Options say what a workflow works with. Dir and Backend are needed by every
@@ -32,8 +33,12 @@ type Options struct {
 // Workflow moves environments. One is opened per command.
 type Workflow struct {
 	Options
-	store *journal.Store
+	store     *journal.Store
+	recovered report.Recovered
 }
+
+// Recovered says what [Open] finished or undid.
+func (w *Workflow) Recovered() report.Recovered { return w.recovered }
 
 // Open opens the state directory for a verb that changes something, making it
 // when needed, and first finishes or undoes what an earlier process left half
@@ -46,7 +51,7 @@ func Open(ctx context.Context, o Options) (*Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := w.Recover(ctx); err != nil {
+	if w.recovered, err = w.Recover(ctx); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
