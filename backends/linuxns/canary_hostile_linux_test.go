@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -140,19 +141,28 @@ func hostileServer() error {
 	if err != nil {
 		return err
 	}
-	err = unix.Bind(l, &unix.SockaddrUnix{Name: hostileSocket})
+	// Under its name only when it listens.
+	const begun = hostileSocket + ".new"
+	err = unix.Bind(l, &unix.SockaddrUnix{Name: begun})
 	if err == nil {
-		err = unix.Chmod(hostileSocket, 0o777)
+		err = unix.Chmod(begun, 0o777)
 	}
 	if err == nil {
 		err = unix.Listen(l, 1)
 	}
+	if err == nil {
+		err = unix.Rename(begun, hostileSocket)
+	}
 	if err != nil {
+		return err
+	}
+	limit := unix.NsecToTimeval((20 * time.Second).Nanoseconds())
+	if err := unix.SetsockoptTimeval(l, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return err
 	}
 	c, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
 	if err != nil {
-		return err
+		return fmt.Errorf("nobody connected: %w", err)
 	}
 	a := attack{Refusals: map[string]int{}}
 	const peerPidfd = 77 // SO_PEERPIDFD, Linux 6.5
@@ -183,9 +193,7 @@ func hostileServer() error {
 	if err := unix.PidfdSendSignal(pid, unix.SIGKILL, nil, 0); err != nil {
 		a.Signal = err.Error()
 	}
-	if _, err := unix.Write(c, []byte("done")); err != nil {
-		return fmt.Errorf("the canary is gone: %w", err)
-	}
+	unix.Write(c, []byte("done")) // a client that was killed does not wait for it
 	return json.NewEncoder(os.Stdout).Encode(a)
 }
 

@@ -164,6 +164,24 @@ func TestCanaryEndsWithTheHolder(t *testing.T) {
 	eventually(t, "canaries are gone", func() bool { return alive(token) == 0 })
 }
 
+// A command that arrives while nothing lives in the view makes it be built
+// again, but not from under a candidate.
+func TestCommandsSpareCandidates(t *testing.T) {
+	e := newEnv(t)
+	done := make(chan backends.Outcome, 1)
+	token := fmt.Sprintf("703.%d", os.Getpid())
+	p := shell("sleep " + token)
+	p.Timeout = 2 * time.Second
+	go func() { done <- e.canary(backends.InCandidate, p) }()
+	eventually(t, "candidate runs", func() bool { return alive("sleep\x00"+token) == 1 })
+	if status, out := e.run("true"); status != 0 {
+		t.Errorf("command beside a candidate: %d %s", status, out)
+	}
+	if got := <-done; !got.TimedOut {
+		t.Errorf("candidate beside a command: %+v", got)
+	}
+}
+
 // Stopping the view ends what lies on its layers, and nothing else.
 func TestStopEndsCandidates(t *testing.T) {
 	e := newEnv(t)

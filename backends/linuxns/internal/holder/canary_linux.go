@@ -47,6 +47,13 @@ func (c *canaries) enter(cancel context.CancelFunc) (leave func()) {
 	}
 }
 
+// any reports whether a candidate runs.
+func (c *canaries) any() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ending) > 0
+}
+
 // end ends every candidate and waits for that. The caller holds the holder's lock.
 func (c *canaries) end() {
 	c.mu.Lock()

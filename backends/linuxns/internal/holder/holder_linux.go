@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
@@ -94,8 +95,23 @@ func (h *Holder) command(c *wire.Conn) {
 		err = h.hand(c, who)
 	}
 	if err != nil {
+		refuse(c, err)
+	}
+}
+
+// refuse answers a client that PID 1 never sees. What it sends is taken first:
+// closing a socket over unread data would reset the connection and lose the
+// answer.
+func refuse(c *wire.Conn, err error) {
+	defer c.Close()
+	if c.SetDeadline(time.Now().Add(patience)) != nil {
+		return
+	}
+	var r wire.Start
+	_, fds, rerr := c.Recv(&r)
+	wire.CloseAll(fds)
+	if rerr == nil {
 		c.Send(wire.Event{Status: 125, Error: err.Error()}, nil)
-		c.Close()
 	}
 }
 
@@ -124,7 +140,8 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 
 // busy reports whether a command is running or anything else lives in the view.
 func (h *Holder) busy() (bool, error) {
-	if h.sessions.any() {
+	// A check goes on beside a command: a rebuild would end its candidates.
+	if h.sessions.any() || h.canaries.any() {
 		return true, nil
 	}
 	ps, err := h.inhabitants()
