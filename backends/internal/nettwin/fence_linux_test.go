@@ -15,7 +15,7 @@ import (
 
 func (l *testLab) counts(t *testing.T) relay.Counts {
 	t.Helper()
-	c, err := l.twin.relay.Do(relay.Request{Count: true}, nil)
+	c, err := l.twin.Counts()
 	must(t, err)
 	return c
 }

@@ -3,6 +3,7 @@ package nettwin
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,6 +88,9 @@ func TestRelayDies(t *testing.T) {
 	eventually(t, "status shows the death", func() bool { return l.twin.Status().Relay == 0 })
 	if got := l.twin.Status().Err; !strings.Contains(got, "killed") {
 		t.Errorf("status says %q", got)
+	}
+	if err := l.twin.AddRelay(80); !errors.Is(err, ErrRelayGone) {
+		t.Errorf("adding a port: got %v, want %v", err, ErrRelayGone)
 	}
 	if got := l.lines(t); len(got) != 0 {
 		t.Errorf("the inside changed nothing, but: %q", got)

@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
@@ -62,7 +61,7 @@ func TestReach(t *testing.T) {
 			}
 		})
 	}
-	c, err := l.twin.relay.Do(relay.Request{Count: true}, nil)
+	c, err := l.twin.Counts()
 	must(t, err)
 	if c.Unmirrored != 0 || c.Fenced != 0 {
 		t.Errorf("ordinary traffic was fenced: %+v", c)

@@ -1,6 +1,7 @@
 package nettwin
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
@@ -81,6 +82,9 @@ func (n *network) describe(s snapshot) {
 func (t *Twin) Difference() ([]Difference, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.baseline == nil {
+		return nil, errors.New("compare network: no baseline was recorded")
+	}
 	now, err := t.record()
 	if err != nil {
 		return nil, err

@@ -26,6 +26,9 @@ type Options struct {
 	ResolvConf string
 	// Cut makes a twin without a way out: every flow is answered with silence.
 	Cut bool
+	// Unrecorded makes a twin that is thrown away before anybody asks what was
+	// changed in it, as a control view's: the baseline is not read.
+	Unrecorded bool
 	// Exe is the program that becomes the relay when it is started with
 	// [relay.Argv0] as its argv[0]. Empty: the running one.
 	Exe string

@@ -53,12 +53,41 @@ func Mirror(ctx context.Context, n int, opt Options) (*Twin, error) {
 
 // build makes everything in a namespace that has nothing yet.
 func (t *Twin) build(ctx context.Context) error {
+	// Starting a process takes as long as all the rest, so it is done beside it.
+	started := make(chan error, 1)
+	go func() { started <- t.spawn() }()
+	r, err := t.fill()
+	if err := errors.Join(err, <-started, ctx.Err()); err != nil {
+		return err
+	}
+	if err := t.serve(r); err != nil {
+		return err
+	}
+	if err := t.serveLoopback(r.host); err != nil {
+		return err
+	}
+	if !t.opt.Unrecorded {
+		t.baseline, err = t.record()
+	}
+	return err
+}
+
+// spawn starts the relay in the host's namespace.
+func (t *Twin) spawn() error {
+	return netns.Do(int(t.host.Fd()), func() (err error) {
+		t.relay, err = relay.Spawn(cmp.Or(t.opt.Exe, "/proc/self/exe"), t.opt.Stderr)
+		return err
+	})
+}
+
+// fill reads the host's network and makes the like in the twin.
+func (t *Twin) fill() (*replica, error) {
 	host, err := observe(int(t.host.Fd()))
 	if err != nil {
-		return fmt.Errorf("read network of host: %w", err)
+		return nil, fmt.Errorf("read network of host: %w", err)
 	}
 	if host.ruleset, err = nft.Ruleset(int(t.host.Fd()), nil); err != nil {
-		return fmt.Errorf("read network of host: %w", err)
+		return nil, fmt.Errorf("read network of host: %w", err)
 	}
 	r := &replica{ns: int(t.ns.Fd()), host: host}
 	err = r.build()
@@ -67,36 +96,12 @@ func (t *Twin) build(ctx context.Context) error {
 			t.taps = append(t.taps, p.tap)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	t.notes = append(r.notes, missing(host)...)
-	if err := t.serve(r); err != nil {
-		return err
-	}
-	if err := t.serveLoopback(host); err != nil {
-		return err
-	}
-	t.baseline, err = t.record()
-	return err
+	return r, err
 }
 
-// serve starts the relay and hands it the TAPs.
+// serve hands the relay the TAPs and lets it begin.
 func (t *Twin) serve(r *replica) error {
-	exe := t.opt.Exe
-	if exe == "" {
-		exe = "/proc/self/exe"
-	}
-	err := netns.Do(int(t.host.Fd()), func() (err error) {
-		t.relay, err = relay.Spawn(exe, t.opt.Stderr)
-		return err
-	})
-	if err != nil {
-		return err
-	}
 	for _, p := range r.ports {
 		if p.tap == nil {
 			continue
@@ -166,10 +171,10 @@ func (t *Twin) AddRelay(ports ...uint16) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.loop == nil {
-		return fmt.Errorf("add relay: %w", errors.ErrUnsupported)
+		return fmt.Errorf("add relay ports: %w", errors.ErrUnsupported)
 	}
 	if err := t.relay.Err(); err != nil {
-		return fmt.Errorf("add relay: %w: %w", ErrRelayGone, err)
+		return fmt.Errorf("add relay ports: %w: %w", ErrRelayGone, err)
 	}
 	for _, p := range ports { // for the next Reset
 		if !slices.Contains(t.opt.Relay, p) {
@@ -202,6 +207,17 @@ func (t *Twin) Status() Status {
 		s.Err = err.Error()
 	}
 	return s
+}
+
+// Counts says what the relay has seen. A check that failed while packets to an
+// unmirrored next hop were counted proves nothing about that next hop.
+func (t *Twin) Counts() (relay.Counts, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.relay == nil || t.relay.Err() != nil {
+		return relay.Counts{}, fmt.Errorf("count packets: %w", ErrRelayGone)
+	}
+	return t.relay.Do(relay.Request{Count: true}, nil)
 }
 
 // Close ends the relay and lets go of every descriptor. The TAPs vanish with

@@ -5,6 +5,8 @@ package nettwin
 import (
 	"context"
 	"errors"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 )
 
 // Twin exists on Linux only.
@@ -18,6 +20,9 @@ func (*Twin) Difference() ([]Difference, error) { return nil, errors.ErrUnsuppor
 
 // AddRelay is not supported here.
 func (*Twin) AddRelay(...uint16) error { return errors.ErrUnsupported }
+
+// Counts is not supported here.
+func (*Twin) Counts() (relay.Counts, error) { return relay.Counts{}, errors.ErrUnsupported }
 
 // Reset is not supported here.
 func (*Twin) Reset(context.Context) error { return errors.ErrUnsupported }
