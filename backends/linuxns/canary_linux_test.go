@@ -118,6 +118,25 @@ while True: u.accept()[0].send(b"hello")`
 	}
 }
 
+// The view's /run is where its resolver and its sockets are.
+func TestCandidateDoesNotWriteTheViewsRun(t *testing.T) {
+	for _, mode := range []string{"shifted", "caps"} {
+		t.Run(mode, func(t *testing.T) {
+			e := newEnv(t, func(s *backends.Spec) { s.Mode = mode })
+			if status, out := e.run("sh", "-c", "echo view >/run/mark; mkdir /run/dir"); status != 0 {
+				t.Fatal(out)
+			}
+			got := e.canary(backends.InCandidate, shell("cat /run/mark; echo x >/run/mark; rm -f /run/mark; touch /run/dir/x; touch /run/lock/x && echo locked"))
+			if !strings.HasPrefix(got.Output, `view\x0a`) || !strings.HasSuffix(got.Output, `locked\x0a`) {
+				t.Errorf("candidate: %+v", got)
+			}
+			if _, out := e.run("sh", "-c", "cat /run/mark; ls /run/dir /run/lock"); out != "view\n/run/dir:\n\n/run/lock:\n" {
+				t.Errorf("the view's /run after it: %q", out)
+			}
+		})
+	}
+}
+
 // Whoever waits for a canary may be killed, and the canary must go with it.
 func TestCanaryEndsWithItsCaller(t *testing.T) {
 	e := newEnv(t)

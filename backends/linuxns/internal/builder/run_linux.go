@@ -47,11 +47,7 @@ func (b *build) runDir() error {
 	defer unix.Close(place)
 	switch {
 	case b.Merged != nil:
-		t, err := CloneIn(b.Merged, b.self, "/run", true)
-		if err != nil {
-			return err
-		}
-		return mounts.Attach(t, place)
+		return b.mergedRun(place)
 	case b.Run >= 0:
 		t, err := unix.FcntlInt(uintptr(b.Run), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {

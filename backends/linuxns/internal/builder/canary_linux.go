@@ -1,0 +1,31 @@
+package builder
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
+)
+
+// mergedRun shows the /run of the view that a canary looks at. An overlay over
+// it would be dead sockets, and those of the view's daemons are what a canary
+// is there to reach; connecting to one needs no write. So it is the view's own,
+// read-only, with a place of the canary's own for locks.
+func (b *build) mergedRun(place int) error {
+	t, err := CloneIn(b.Merged, b.self, "/run", true)
+	if err != nil {
+		return err
+	}
+	err = unix.MountSetattr(t, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	if err != nil {
+		unix.Close(t)
+		return fmt.Errorf("make the view's /run read-only: %w", err)
+	}
+	if err := mounts.Attach(t, place); err != nil {
+		return err
+	}
+	return b.put("run/lock", func() (int, error) {
+		return mounts.Tmpfs(unix.MOUNT_ATTR_NODEV, b.Mode.Shift, "1777")
+	})
+}
