@@ -172,6 +172,9 @@ func removeTree(dir, name string) error {
 		return fmt.Errorf("delete %s: %s is mounted below it", path, mounted[0].Mountpoint)
 	}
 	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", path, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -144,6 +145,8 @@ func until(t testing.TB, what string, f func() bool) {
 func (e *env) upper(path string) string {
 	return filepath.Join(e.spec.Dir, "layers", "root", "upper", path)
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)

@@ -83,7 +83,7 @@ func (s *session) pass(i int, f *os.File) error {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFIFO:
-		reopenable(fd, st)
+		reopenable(fd)
 	case unix.S_IFSOCK, unix.S_IFREG:
 	case unix.S_IFCHR:
 		if unix.Major(st.Rdev) != 1 { // null, zero, full, random, urandom
@@ -98,13 +98,13 @@ func (s *session) pass(i int, f *os.File) error {
 
 // reopenable lets the inside open /dev/stdout and /dev/stderr again, as scripts
 // do: an anonymous pipe belongs to the caller's uid, which is another inside.
-// Nobody else can reach it by a name, so a wider mode gives nothing away.
-func reopenable(fd int, st unix.Stat_t) {
+// Nobody else can reach it by a name, so a wider mode gives nothing away. A pipe
+// that belongs to somebody else stays as it is.
+func reopenable(fd int) {
 	var fs unix.Statfs_t
-	if st.Uid != uint32(os.Geteuid()) || unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.PIPEFS_MAGIC {
-		return
+	if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.PIPEFS_MAGIC {
+		_ = unix.Fchmod(fd, 0o666)
 	}
-	_ = unix.Fchmod(fd, 0o666)
 }
 
 // attempt sends the command and follows it to its end.

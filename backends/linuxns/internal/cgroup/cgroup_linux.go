@@ -244,6 +244,12 @@ func (g *Group) Freeze(name string, on bool, deadline time.Duration) error {
 	}
 }
 
+// Frozen reports whether the named group stands still.
+func (g *Group) Frozen(name string) bool {
+	b, err := os.ReadFile(g.path(name, "cgroup.events"))
+	return err == nil && strings.Contains(string(b), "frozen 1")
+}
+
 // Remove removes the named group, or the environment's with "", from every
 // hierarchy. Groups that still hold a process stay, with an error.
 func (g *Group) Remove(name string) error {
