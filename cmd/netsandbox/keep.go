@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rs/zerolog"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/hostfiles"
 	"github.com/netsandbox/netsandbox/workflow"
-	"github.com/netsandbox/netsandbox/workflow/clock"
 	"github.com/netsandbox/netsandbox/workflow/lease"
 	"github.com/netsandbox/netsandbox/workflow/plan"
 	"github.com/netsandbox/netsandbox/workflow/txn"
@@ -43,15 +43,39 @@ type watcher struct {
 
 // undo takes the transaction back, or finishes it where it was committed. It
 // works from the transaction's file alone: the journal may be what is broken.
-func (k watcher) undo(ctx context.Context, reason lease.Reason) error {
-	now, err := clock.Now()
+func (k watcher) undo(ctx context.Context, reason lease.Reason) (err error) {
+	t, err := txn.Open(k.dir)
 	if err != nil {
-		k.log.Warn().Err(err).Send() // an undo that knows no boot id is still an undo
+		return err
 	}
-	res, err := txn.Recover(ctx, k.dir, hostfiles.New("/"), now.BootID)
-	k.log.Info().Str("reason", string(reason)).Str("txn", res.ID).Str("did", string(res.Did)).Int("left", len(res.Leftovers)).
-		AnErr("err", err).Msg("change.reverted")
+	defer func() { err = errors.Join(err, t.Close()) }()
+	if err := t.Lock(ctx); err != nil {
+		return err
+	}
+	host := hostfiles.New("/")
+	left, err := t.Undo(ctx, host, txn.Watcher, inWords(reason))
+	if errors.Is(err, txn.ErrCommitted) {
+		err = t.Clean(ctx, host)
+	}
+	k.log.Info().Str("reason", string(reason)).Str("txn", t.ID()).Int("left", len(left)).AnErr("err", err).Msg("change.reverted")
 	return err
+}
+
+// inWords is a reason for people, who read it in history.
+func inWords(r lease.Reason) string {
+	switch r {
+	case lease.ApplierDied:
+		return "the applier died"
+	case lease.Lapsed:
+		return "the lease lapsed: the applier stopped renewing it"
+	case lease.Overdue:
+		return "nobody confirmed the trial in time"
+	case lease.Broken:
+		return "the host was cut off and the applier did not undo it"
+	case lease.Undecided:
+		return "the applier let go without a verdict"
+	}
+	return string(r)
 }
 
 // decided reports whether the transaction's file holds a verdict.
