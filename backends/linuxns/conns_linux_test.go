@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,21 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/nstest"
 )
-
-// freshNet moves the test into a network namespace of its own whose lo is up.
-// The thread is locked and never given back, so it dies with the test.
-func freshNet(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for a network namespace")
-	}
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatalf("unshare network namespace: %v", err)
-	}
-	run(t, "ip", "link", "set", "lo", "up")
-}
 
 func run(t *testing.T, argv ...string) string {
 	t.Helper()
@@ -73,7 +59,7 @@ func connect(t *testing.T, network, listen, dial, iface string) pair {
 }
 
 func TestConnectionsOfBothFamilies(t *testing.T) {
-	freshNet(t)
+	nstest.New(t, nstest.TUN, nstest.Tool("ip"))
 	run(t, "ip", "tuntap", "add", "dev", "eth9", "mode", "tap")
 	run(t, "ip", "addr", "add", "192.0.2.7/24", "dev", "eth9")
 	run(t, "ip", "addr", "add", "2001:db8::7/64", "dev", "eth9", "nodad")
@@ -108,7 +94,7 @@ func TestConnectionsOfBothFamilies(t *testing.T) {
 }
 
 func TestConnectionsNameTheOwner(t *testing.T) {
-	freshNet(t)
+	nstest.New(t, nstest.TUN, nstest.Tool("ip"))
 	p := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1", "")
 	f, err := p.client.File()
 	if err != nil {
@@ -147,7 +133,7 @@ func TestConnectionsNameTheOwner(t *testing.T) {
 // A connection that waits in the accept queue has no inode, hence no process,
 // but it is established and inbound.
 func TestConnectionsNotYetAccepted(t *testing.T) {
-	freshNet(t)
+	nstest.New(t, nstest.TUN, nstest.Tool("ip"))
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +155,7 @@ func TestConnectionsNotYetAccepted(t *testing.T) {
 }
 
 func TestConnectionsLinkLocalHasZone(t *testing.T) {
-	freshNet(t)
+	nstest.New(t, nstest.TUN, nstest.Tool("ip"))
 	run(t, "ip", "tuntap", "add", "dev", "eth9", "mode", "tap")
 	run(t, "ip", "addr", "add", "fe80::7/64", "dev", "eth9", "nodad")
 	run(t, "ip", "link", "set", "eth9", "up")

@@ -41,7 +41,7 @@ func (Doctor) Probe(ctx context.Context, stateRoot string) []backends.Finding {
 		found = append(found, c.run(ctx, stateRoot))
 	}
 	found = append(found, idmapFindings(ctx)...)
-	return append(found, leftovers(ctx)...)
+	return append(found, leftovers(ctx, stateRoot)...)
 }
 
 func (c check) run(ctx context.Context, stateRoot string) backends.Finding {
