@@ -121,14 +121,19 @@ func (d *differ) compare(p *pair, o origin) error {
 	if !inBase && (p.under || d.apartFrom(p.path)) {
 		return nil // named by a directory above
 	}
+	if err := d.attributes(p); err != nil {
+		return vanished(err)
+	}
 	if !typed(now) || !typed(want) {
-		if d.specials(p, now, want); !inBase {
+		switch {
+		case now.Same(want) && p.up.st.Rdev_major == p.lo.st.Rdev_major && p.up.st.Rdev_minor == p.lo.st.Rdev_minor:
+		case inBase:
+			d.specials(p, now, want)
+		default:
+			d.specials(p, now, want)
 			d.outside(p, now, want)
 		}
 		return nil
-	}
-	if err := d.attributes(p); err != nil {
-		return vanished(err)
 	}
 	if p.up.regular() {
 		err := d.read(p.up, want)

@@ -2,6 +2,7 @@ package upper
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -30,6 +31,13 @@ func (s Source) mountedAt(fd int) (bool, error) {
 		return false, nil
 	}
 	m := infos[0]
-	return m.Mountpoint == s.Point && fmt.Sprintf("%d:%d", m.Major, m.Minor) == s.Dev &&
-		(s.Root == "" || m.Root == s.Root), nil
+	return s.same(Source{Point: m.Mountpoint, Dev: fmt.Sprintf("%d:%d", m.Major, m.Minor), FS: m.FSType, Root: m.Root}), nil
+}
+
+// same reports the same part of the same filesystem. Anonymous device numbers
+// (major 0: btrfs, tmpfs) are other ones after each mount.
+func (s Source) same(o Source) bool {
+	anonymous := strings.HasPrefix(s.Dev, "0:") && strings.HasPrefix(o.Dev, "0:")
+	return s.Point == o.Point && (s.Dev == o.Dev || anonymous) &&
+		(s.FS == "" || s.FS == o.FS) && (s.Root == "" || s.Root == o.Root)
 }

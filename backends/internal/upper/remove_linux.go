@@ -57,6 +57,11 @@ func edit(dir string, f func([]*layer) error) error {
 		return err
 	}
 	for _, l := range ls {
+		if l.lower >= 0 {
+			if err := l.scrub(); err != nil {
+				return err
+			}
+		}
 		if err := unix.Syncfs(l.upper); err != nil {
 			return fmt.Errorf("sync layer %s: %w", l.source.Point, err)
 		}

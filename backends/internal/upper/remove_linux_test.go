@@ -81,6 +81,19 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// A renamed file and the host's file under its old name are two files again once
+// the old name is back.
+func TestRemoveSeparatesARenamedFileFromItsOrigin(t *testing.T) {
+	l := newLab(t, "echo host > config")
+	l.inView("mv config config.bak; echo mine > config.bak")
+	l.record()
+	l.unmount()
+	must(t, Remove(l.env, l.paths("config")))
+	l.mount()
+	l.inView("cat config.bak > /dev/null; [ \"$(cat config)\" = host ]; echo edited > config; [ \"$(cat config.bak)\" = mine ]")
+	l.want("modified config\nadded config.bak\n")
+}
+
 func TestRemoveBelowAReplacementSaysWhatToReset(t *testing.T) {
 	l := newLab(t, "mkdir a; echo x > a/f")
 	l.inView("rm -r a; echo y > a")

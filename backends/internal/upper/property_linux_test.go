@@ -1,0 +1,128 @@
+package upper
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/netsandbox/netsandbox/backends/change"
+)
+
+// fresh empties host and environment for the next round.
+func (l *lab) fresh() {
+	l.t.Helper()
+	l.unmount()
+	for _, dir := range []string{l.host, l.env, l.env + "/layers/root/upper", l.env + "/layers/root/work"} {
+		entries, err := os.ReadDir(dir)
+		if os.IsNotExist(err) {
+			continue
+		}
+		must(l.t, err)
+		for _, e := range entries {
+			if e.Name() != "layers" {
+				must(l.t, os.RemoveAll(filepath.Join(dir, e.Name())))
+			}
+		}
+	}
+	for _, dir := range []string{l.host, l.env + "/layers/root/upper"} {
+		must(l.t, os.Chmod(dir, 0o755))
+		must(l.t, os.Chown(dir, 0, 0))
+	}
+}
+
+// differences is the property: whatever was done in a view, Diff says exactly
+// what a comparison of the merged tree with the host's says, before and after a
+// rebuild; and a reset of any path gives the host's back there and nowhere else.
+func (l *lab) differences(t *rapid.T) {
+	l.fresh()
+	names := []string{"a", "b", "c"}
+	must(l.t, plant(t, l.host, names, 3))
+	l.mount()
+	for range rapid.SampledFrom([]int{1, 4, 8, 12}).Draw(t, "view edits") {
+		randomEdit(t, l.merged, names)
+		if rapid.IntRange(0, 4).Draw(t, "record") == 0 {
+			must(l.t, Record(l.env, l.tview))
+		}
+	}
+	host := l.tree(l.host)
+	view := l.tree(l.merged)
+	want := l.model(host, view)
+	l.same(t, "in the live view", want)
+	l.unmount()
+	l.mount()
+	l.same(t, "after a rebuild", want)
+	if rapid.Bool().Draw(t, "reset") {
+		l.resetOne(t, host, view)
+	}
+}
+
+func (l *lab) tree(root string) tree {
+	l.t.Helper()
+	t, err := readTree(root)
+	must(l.t, err)
+	return t
+}
+
+func (l *lab) same(t *rapid.T, when, want string) {
+	got, err := l.found()
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	if got != want {
+		t.Fatalf("%s: Diff says\n%s\nthe trees say\n%s", when, got, want)
+	}
+}
+
+func (l *lab) resetOne(t *rapid.T, host, view tree) {
+	all := map[string]bool{}
+	for _, tr := range []tree{host, view} {
+		for p := range tr {
+			all[p] = p != "."
+		}
+	}
+	delete(all, ".")
+	if len(all) == 0 {
+		return
+	}
+	rel := rapid.SampledFrom(slices.Sorted(maps.Keys(all))).Draw(t, "reset")
+	l.unmount()
+	err := Remove(l.env, []change.Path{change.Path(filepath.Join(l.host, rel))})
+	l.mount()
+	if err != nil {
+		if !strings.Contains(err.Error(), "reset that one") {
+			t.Fatalf("reset %s: %v", rel, err)
+		}
+		return
+	}
+	now := l.tree(l.merged)
+	for _, tr := range []tree{host, view, now} {
+		for p := range tr {
+			switch {
+			case within(p, rel):
+				if now[p] != host[p] {
+					t.Fatalf("after reset of %s: %s is %q, the host has %q", rel, p, now[p], host[p])
+				}
+			case within(rel, p): // above: may have come back with what was reset
+			case now[p] != view[p]:
+				t.Fatalf("after reset of %s: %s is %q, was %q", rel, p, now[p], view[p])
+			}
+		}
+	}
+	l.same(t, "after reset of "+rel, l.model(host, now))
+}
+
+func TestDiffEqualsAComparisonOfTrees(t *testing.T) {
+	l := newLab(t, "true")
+	rapid.Check(t, l.differences)
+}
+
+func FuzzDiffEqualsAComparisonOfTrees(f *testing.F) {
+	f.Fuzz(func(t *testing.T, b []byte) {
+		rapid.MakeFuzz(newLab(t, "true").differences)(t, b)
+	})
+}
