@@ -45,7 +45,16 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 		return doc, err
 	}
 	doc.Name = row.EnvName
-	host, err := hostlock.Take(hostlock.Holder{PID: os.Getpid(), UID: uint32(os.Geteuid()), Env: row.EnvName, Txn: id})
+	var env journal.Env
+	err = w.store.View(ctx, func(tx *journal.Tx) (err error) {
+		env, err = tx.EnvByID(row.Env) // of an environment that ended, too
+		return err
+	})
+	if err != nil {
+		return doc, err
+	}
+	// The same base as the trial had: it is where both lock the filesystem.
+	host, err := hostlock.Take(hostlock.Holder{PID: os.Getpid(), UID: uint32(os.Geteuid()), Env: row.EnvName, Base: env.Base, Txn: id})
 	if err != nil {
 		return doc, hint(fmt.Errorf("%w: %w", ErrBusy, err), "netsandbox history")
 	}
@@ -63,7 +72,6 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 	default:
 		return doc, hint(fmt.Errorf("%w: %s is %s", ErrBusy, id, t.Status()), "netsandbox wait %s", id)
 	}
-	var env journal.Env
 	f, err := w.reverse(ctx, row, t, &env)
 	if err != nil {
 		return doc, err
