@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -25,6 +27,8 @@ type canaries struct {
 	next   int
 	ending map[int]context.CancelFunc // of candidates
 	over   sync.WaitGroup             // candidates that still run
+
+	networks world.Networks
 }
 
 // enter registers a candidate; leave must be called when nothing of it is left.
@@ -101,8 +105,9 @@ func (h *Holder) world(ctx context.Context, where backends.Where, cancel context
 	env = world.Env{
 		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Mode: h.mode,
 		User: h.canaryUser, Net: h.net, Exe: h.exe,
-		Twin:   nettwin.Options{Relay: h.spec.Relay},
-		Cgroup: h.canaryGroup,
+		Networks: &h.canaries.networks,
+		Twin:     nettwin.Options{Relay: append(slices.Clone(h.spec.Relay), h.rec.Relay...), Stderr: os.Stderr},
+		Cgroup:   h.canaryGroup,
 	}
 	if where != backends.InCandidate {
 		return env, func() {}, nil

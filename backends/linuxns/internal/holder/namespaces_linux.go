@@ -1,7 +1,9 @@
 package holder
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -85,22 +87,56 @@ func mappable(path string, user int) error {
 // a view without a user namespace, root could otherwise open /proc/1/exe for
 // writing in the moment in which PID 1 ends, and it is the host's file.
 func program() (int, error) {
-	t, err := mounts.CloneDir("/proc/self/exe")
+	const self = "/proc/self/exe"
+	t, err := mounts.CloneDir(self)
+	if errors.Is(err, unix.EINVAL) {
+		// It was started out of another mount namespace, whose mounts cannot be
+		// cloned here. By name it must be the same file.
+		t, err = sameFile(self)
+	}
 	if err != nil {
 		return -1, fmt.Errorf("open own program: %w", err)
 	}
-	if err := mounts.Set(t, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID); err != nil {
+	if err := readable(t); err != nil {
 		unix.Close(t)
 		return -1, fmt.Errorf("open own program: %w", err)
+	}
+	return t, nil
+}
+
+func sameFile(self string) (int, error) {
+	name, err := os.Readlink(self)
+	if err != nil {
+		return -1, err
+	}
+	t, err := mounts.CloneDir(name)
+	if err != nil {
+		return -1, err
+	}
+	var here, run unix.Stat_t
+	if err := errors.Join(unix.Fstat(t, &here), unix.Stat(self, &run)); err != nil {
+		unix.Close(t)
+		return -1, err
+	}
+	if here.Dev != run.Dev || here.Ino != run.Ino {
+		unix.Close(t)
+		return -1, fmt.Errorf("%s is not the program that runs", name)
+	}
+	return t, nil
+}
+
+// readable seals the program's mount and makes sure that the view's root, who is
+// somebody else, can execute it.
+func readable(t int) error {
+	if err := mounts.Set(t, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID); err != nil {
+		return err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(t, &st); err != nil {
-		unix.Close(t)
-		return -1, fmt.Errorf("open own program: %w", err)
+		return err
 	}
 	if st.Mode&0o005 != 0o005 {
-		unix.Close(t)
-		return -1, fmt.Errorf("start views: the netsandbox program has mode %04o, and the root of a view is somebody else: make it readable and executable for all", st.Mode&0o7777)
+		return fmt.Errorf("it has mode %04o, and a view's root is somebody else: make it readable and executable for all", st.Mode&0o7777)
 	}
-	return t, nil
+	return nil
 }

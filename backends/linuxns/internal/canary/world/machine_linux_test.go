@@ -156,7 +156,7 @@ func (s setup) environment() (e Env, shutdown func() error, err error) {
 	if err := s.furnish(v, mode, twin); err != nil {
 		return e, nil, err
 	}
-	e = Env{Dir: dir, StateRoot: s.State, Mode: mode, User: sibling, Net: twin, Merged: v.MountNS, Exe: exe}
+	e = Env{Dir: dir, StateRoot: s.State, Mode: mode, User: sibling, Net: twin, Merged: v.MountNS, Exe: exe, Networks: new(Networks)}
 	return e, func() error { return errors.Join(c.Close(), end(v), mirror.Close()) }, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,7 +35,10 @@ type Env struct {
 	// before they are mounted again.
 	Merged *os.File
 	Exe    int // the program that becomes PID 1
-	Twin   nettwin.Options
+	// Networks are shared by the control and cut worlds of an environment, which
+	// are made as Twin says.
+	Networks *Networks
+	Twin     nettwin.Options
 	// Cgroup returns the descriptor of a new cgroup and what kills everything in
 	// it and removes it. Nil: none.
 	Cgroup func() (fd int, remove func() error, err error)
@@ -65,11 +67,13 @@ func (e Env) Run(ctx context.Context, where backends.Where, p backends.Probe) (o
 			return out, errors.New("no view is built")
 		}
 	case backends.InControl, backends.InCut:
-		net, done, err := e.pristine(ctx, where == backends.InCut)
+		opt := e.Twin
+		opt.Cut = where == backends.InCut
+		net, done, err := e.Networks.use(ctx, opt)
 		if err != nil {
 			return out, err
 		}
-		defer func() { err = errors.Join(err, done()) }()
+		defer done()
 		r.Net = net
 	case backends.InJail:
 	default:
@@ -143,37 +147,4 @@ func end(v *builder.View) error {
 		return fmt.Errorf("wait for canary: %w", err)
 	}
 	return nil
-}
-
-// pristine returns a network namespace that is set up like the host is now. It
-// belongs to the initial user namespace, where a canary has no power at all.
-func (e Env) pristine(ctx context.Context, cut bool) (fd int, done func() error, err error) {
-	if fd, err = freshNet(); err != nil {
-		return -1, nil, err
-	}
-	opt := e.Twin
-	opt.Cut = cut
-	twin, err := nettwin.Mirror(ctx, fd, opt)
-	if err != nil {
-		unix.Close(fd)
-		return -1, nil, err
-	}
-	return fd, func() error { return errors.Join(twin.Close(), unix.Close(fd)) }, nil
-}
-
-// freshNet returns a network namespace that lives by its descriptor.
-func freshNet() (fd int, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
-			fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-	}()
-	<-done
-	if err != nil {
-		return -1, fmt.Errorf("make a network namespace: %w", err)
-	}
-	return fd, nil
 }

@@ -1,0 +1,128 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
+)
+
+const (
+	// mirrorTime bounds the making of a network.
+	mirrorTime = 30 * time.Second
+	// linger is how long a network is kept for the next canary. Making one costs
+	// more than the rest of a world, and a check runs many; it is short because
+	// what is kept is the host's network of the moment it was made.
+	linger = time.Second
+)
+
+// Networks are pristine network namespaces, set up like the host is, with and
+// without the way out. Canaries that run at the same time share one: they have
+// no power over it, since it belongs to the initial user namespace.
+type Networks struct {
+	mu   sync.Mutex
+	kept map[bool]*network // by cut
+}
+
+type network struct {
+	users int
+	made  chan struct{} // closed when the rest is set
+	fd    int
+	twin  *nettwin.Twin
+	err   error
+}
+
+// use returns a network; done must be called when no process is in it.
+func (n *Networks) use(ctx context.Context, opt nettwin.Options) (fd int, done func(), err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w, ok := n.kept[opt.Cut]
+	if !ok {
+		w = &network{made: make(chan struct{})}
+		if n.kept == nil {
+			n.kept = map[bool]*network{}
+		}
+		n.kept[opt.Cut] = w
+		// Others may be waiting for it when its first user has gone.
+		go w.make(context.WithoutCancel(ctx), opt)
+	}
+	w.users++
+	n.mu.Unlock()
+	select {
+	case <-w.made:
+		err = w.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	n.mu.Lock()
+	if err != nil {
+		n.leave(opt.Cut, w)
+		return -1, nil, err
+	}
+	return w.fd, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.leave(opt.Cut, w)
+	}, nil
+}
+
+// leave gives a network up; the last user's is kept for a moment. The caller
+// holds n.mu.
+func (n *Networks) leave(cut bool, w *network) {
+	if w.users--; w.users > 0 {
+		return
+	}
+	time.AfterFunc(linger, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if w.users > 0 || n.kept[cut] != w {
+			return
+		}
+		delete(n.kept, cut)
+		go w.close()
+	})
+}
+
+func (w *network) make(ctx context.Context, opt nettwin.Options) {
+	defer close(w.made)
+	ctx, cancel := context.WithTimeout(ctx, mirrorTime)
+	defer cancel()
+	if w.fd, w.err = freshNet(); w.err != nil {
+		return
+	}
+	if w.twin, w.err = nettwin.Mirror(ctx, w.fd, opt); w.err != nil {
+		unix.Close(w.fd)
+	}
+}
+
+// close waits for a network that is still being made.
+func (w *network) close() error {
+	<-w.made
+	if w.err != nil {
+		return nil
+	}
+	return errors.Join(w.twin.Close(), unix.Close(w.fd))
+}
+
+// freshNet returns a network namespace that lives by its descriptor.
+func freshNet() (fd int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
+			fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+	}()
+	<-done
+	if err != nil {
+		return -1, fmt.Errorf("make a network namespace: %w", err)
+	}
+	return fd, nil
+}
