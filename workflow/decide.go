@@ -119,7 +119,8 @@ func (w *Workflow) settle(ctx context.Context, p *place, t *txn.Txn, f guards.Fa
 	if err != nil {
 		return warnings, err
 	}
-	if p.env.State == states.Trial && row.Cycle == p.env.Cycle {
+	mine := p.env.State == states.Trial || p.env.State == states.Committed && t.Reverted() != nil
+	if mine && row.Cycle == p.env.Cycle {
 		if err := w.decided(ctx, p, t, f); err != nil {
 			return warnings, err
 		}
@@ -145,7 +146,8 @@ func (w *Workflow) decided(ctx context.Context, p *place, t *txn.Txn, f guards.F
 		m.facts.Lease.Armed, m.facts.Lease.Held = true, true
 	case txn.Undone, txn.Incomplete:
 		m.on = states.Rollback
-		if v := t.Verdict(); v != nil && v.By != txn.Applier && v.By != txn.Operator {
+		m.facts.Reverse.Known = true // asked before the rollback began
+		if v := t.Verdict(); v != nil && v.Decision == txn.Undo && v.By != txn.Applier && v.By != txn.Operator {
 			m.on = states.Lapse
 		}
 		left, _ := t.Leftovers()

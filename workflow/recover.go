@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/netsandbox/netsandbox/backends"
-	"github.com/netsandbox/netsandbox/guards"
 	"github.com/netsandbox/netsandbox/states"
 	"github.com/netsandbox/netsandbox/workflow/execlog"
 	"github.com/netsandbox/netsandbox/workflow/journal"
@@ -102,14 +101,7 @@ func (w *Workflow) resettle(ctx context.Context, row journal.Txn) error {
 	if err != nil {
 		return err
 	}
-	if !env.Tombstone.IsZero() {
-		return w.reindex(ctx, row, t)
-	}
-	p, err := w.placed(env)
-	if err != nil {
-		return err
-	}
-	if _, err := w.settle(ctx, &p, t, guards.Facts{}); err != nil {
+	if err := w.settleRow(ctx, row, t, env); err != nil {
 		return err
 	}
 	return w.store.Update(ctx, func(tx *journal.Tx) error {

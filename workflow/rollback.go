@@ -79,12 +79,17 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 	if r := guards.Check([]states.Guard{states.Reversible}, f); len(r) > 0 {
 		return doc, w.recordRefusal(ctx, place{env: env}, &RefusedError{Env: row.EnvName, From: env.State, On: states.Rollback, Refusals: r})
 	}
+	// The row stops being final before the file does: a crash in between leaves
+	// work that recover sees.
+	if err := w.reopenRow(ctx, &row); err != nil {
+		return doc, err
+	}
 	left, err := t.Rollback(ctx, w.Host, txn.Operator, "rolled back by "+actor())
 	if err != nil {
 		left = append(left, backends.Leftover{Subject: id, Found: err.Error(), Wanted: "the host as before", Fix: "netsandbox recover"})
 	}
 	doc.Left, doc.Changes = left, len(t.Steps())
-	serr := w.rolledBack(ctx, row, t, env, f, left)
+	serr := w.settleRow(ctx, row, t, env)
 	if len(left) > 0 {
 		doc.Outcome = "incomplete"
 		return doc, errors.Join(&IncompleteError{Txn: id, Left: left}, serr)
@@ -135,21 +140,28 @@ func (w *Workflow) reverse(ctx context.Context, row journal.Txn, t *txn.Txn, env
 	return f, err
 }
 
-// rolledBack moves the environment of the current cycle's transaction, when
-// there still is one, and the index.
-func (w *Workflow) rolledBack(ctx context.Context, row journal.Txn, t *txn.Txn, env journal.Env, f guards.Facts, left []backends.Leftover) error {
-	if env.Tombstone.IsZero() && env.State == states.Committed && env.Cycle == row.Cycle {
-		p, err := w.placed(env)
-		if err != nil {
-			return err
-		}
-		f.Undo = guards.Undo{Verified: len(left) == 0, Left: obstacles(left)}
-		_, err = w.do(ctx, &p, move{on: states.Rollback, facts: f, txn: row.ID, with: func(tx *journal.Tx, env *journal.Env, _ states.State) error {
-			return w.event(tx, env.ID, row.ID, EventTrialDecided, verdictData(t))
-		}})
-		if err != nil && !errors.As(err, new(*RefusedError)) {
-			return err
-		}
+// reopenRow marks a committed transaction as being taken back.
+func (w *Workflow) reopenRow(ctx context.Context, row *journal.Txn) error {
+	if row.Status != string(txn.Committed) {
+		return nil
 	}
-	return w.reindex(ctx, row, t)
+	err := w.store.Update(ctx, func(tx *journal.Tx) error {
+		return tx.MoveTxn(row.ID, row.Status, string(txn.Incomplete), nil)
+	})
+	row.Status = string(txn.Incomplete)
+	return err
+}
+
+// settleRow makes the environment of a transaction agree with it, when there
+// still is one, and the index.
+func (w *Workflow) settleRow(ctx context.Context, row journal.Txn, t *txn.Txn, env journal.Env) error {
+	if !env.Tombstone.IsZero() {
+		return w.reindex(ctx, row, t)
+	}
+	p, err := w.placed(env)
+	if err != nil {
+		return err
+	}
+	_, err = w.settle(ctx, &p, t, guards.Facts{})
+	return err
 }

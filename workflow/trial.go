@@ -89,12 +89,17 @@ func (a *attempt) ready(ctx context.Context) (err error) {
 
 // takeHost takes the host-wide lock, which names whoever has it.
 func (a *attempt) takeHost() (*hostlock.Lock, error) {
-	l, err := hostlock.Take(hostlock.Holder{PID: os.Getpid(), UID: uint32(os.Geteuid()), Env: a.p.env.Name, Base: a.p.spec.Base})
+	l, err := hostlock.Take(a.holder())
 	var busy *hostlock.BusyError
 	if errors.As(err, &busy) {
 		return nil, hint(fmt.Errorf("%w: %w", ErrBusy, err), "netsandbox history")
 	}
 	return l, err
+}
+
+// holder is what a second trial is told.
+func (a *attempt) holder() hostlock.Holder {
+	return hostlock.Holder{PID: os.Getpid(), UID: uint32(os.Geteuid()), Env: a.p.env.Name, Txn: a.doc.Txn, Base: a.p.spec.Base}
 }
 
 // refresh observes the required circuits in the candidate view once more: the
@@ -215,6 +220,9 @@ func (a *attempt) arm(ctx context.Context) error {
 	}
 	if err := a.txn.Prepare(ctx, a.Host, a.plan.Changes); err != nil {
 		return errors.Join(fmt.Errorf("prepare: %w", err), a.abandon(ctx))
+	}
+	if err := a.host.Describe(a.holder()); err != nil {
+		return errors.Join(err, a.abandon(ctx))
 	}
 	if err := a.watch(ctx); err != nil {
 		return errors.Join(err, a.abandon(ctx))
