@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -61,21 +60,28 @@ func (n *Networks) use(ctx context.Context, opt nettwin.Options) (fd int, done f
 		err = ctx.Err()
 	}
 	n.mu.Lock()
-	if err != nil {
-		n.leave(opt.Cut, w)
-		return -1, nil, err
+	if err == nil {
+		return w.fd, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.leave(opt.Cut, w)
+		}, nil
 	}
-	return w.fd, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.leave(opt.Cut, w)
-	}, nil
+	if ctx.Err() == nil && n.kept[opt.Cut] == w { // the next canary gets another try
+		delete(n.kept, opt.Cut)
+	}
+	n.leave(opt.Cut, w)
+	return -1, nil, err
 }
 
 // leave gives a network up; the last user's is kept for a moment. The caller
 // holds n.mu.
 func (n *Networks) leave(cut bool, w *network) {
 	if w.users--; w.users > 0 {
+		return
+	}
+	if n.kept[cut] != w {
+		go w.close()
 		return
 	}
 	time.AfterFunc(linger, func() {
@@ -101,13 +107,14 @@ func (w *network) make(ctx context.Context, opt nettwin.Options) {
 	}
 }
 
-// close waits for a network that is still being made.
-func (w *network) close() error {
+// close waits for a network that is still being made. What it could complain
+// about concerns a relay that nobody uses any more.
+func (w *network) close() {
 	<-w.made
-	if w.err != nil {
-		return nil
+	if w.err == nil {
+		_ = w.twin.Close()
+		unix.Close(w.fd)
 	}
-	return errors.Join(w.twin.Close(), unix.Close(w.fd))
 }
 
 // freshNet returns a network namespace that lives by its descriptor.
