@@ -92,3 +92,18 @@ func inhabitants(ns string) (out []string, err error) {
 	}
 	return out, err
 }
+
+// Clear deletes what the story left on the disk, unless something is mounted
+// there: then what would be deleted is somebody else's.
+func Clear(place string) error {
+	all, err := mounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if f := strings.Fields(m); len(f) > 5 && (f[5] == place || strings.HasPrefix(f[5], place+"/")) {
+			return fmt.Errorf("clear %s: %s is mounted", place, f[5])
+		}
+	}
+	return os.RemoveAll(place)
+}

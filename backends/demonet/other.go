@@ -45,3 +45,6 @@ func Groups(string) ([]string, error) { return nil, errors.ErrUnsupported }
 
 // Look is not available here.
 func Look() ([]string, error) { return nil, errors.ErrUnsupported }
+
+// Clear is not available here.
+func Clear(string) error { return errors.ErrUnsupported }

@@ -35,9 +35,12 @@ func World(cmd *exec.Cmd) error {
 	return errors.Join(err, e)
 }
 
-// Furnish makes the mounts of the world private to it, gives it its own /proc
-// and /sys, and puts an empty tmpfs on place. It is the first thing that PID 1
-// of a [World] does.
+// Furnish makes the mounts of the world private to it and gives it its own /proc
+// and /sys. It is the first thing that PID 1 of a [World] does.
+//
+// A place on an overlay, as in a container, cannot hold the layers of a view, so
+// there a tmpfs covers it. It is not the rule because tmpfs cannot be idmapped
+// before Linux 6.3.
 func Furnish(place string) error {
 	if os.Getpid() != 1 {
 		return errors.New("furnish demo: not in a world of its own")
@@ -50,6 +53,13 @@ func Furnish(place string) error {
 	}
 	if err := sys(); err != nil {
 		return err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(place, &fs); err != nil {
+		return fmt.Errorf("look at %s: %w", place, err)
+	}
+	if fs.Type != unix.OVERLAYFS_SUPER_MAGIC {
+		return nil
 	}
 	if err := unix.Mount("netsandbox-demo", place, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mount a place for the demo on %s: %w", place, err)

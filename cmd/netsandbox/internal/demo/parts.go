@@ -17,19 +17,19 @@ import (
 // Command is the hidden verb by which this program plays a part.
 const Command = "__demo"
 
-// Play plays one part: world, story, api ADDR, proxy ADDR, heartbeat CONFIG,
+// Play plays one part: world PLACE, story PLACE, api ADDR, proxy ADDR, heartbeat CONFIG,
 // reach ADDR.
 func Play(ctx context.Context, args []string, out io.Writer) (status int, err error) {
 	part, rest := args[0], args[1:]
-	want := map[string]int{"world": 0, "story": 0, "api": 1, "proxy": 1, "heartbeat": 1, "reach": 1}
+	want := map[string]int{"world": 1, "story": 1, "api": 1, "proxy": 1, "heartbeat": 1, "reach": 1}
 	if n, ok := want[part]; !ok || n != len(rest) {
 		return 1, fmt.Errorf("no such part: %s", strings.Join(args, " "))
 	}
 	switch part {
 	case "world":
-		return world()
+		return world(rest[0])
 	case "story":
-		return 0, tell(ctx, out)
+		return 0, tell(ctx, rest[0], out)
 	case "api":
 		return 0, serve(rest[0], http.HandlerFunc(health))
 	case "proxy":

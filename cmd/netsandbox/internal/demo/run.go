@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,12 +12,8 @@ import (
 	"github.com/netsandbox/netsandbox/backends/demonet"
 )
 
-// place is where the world's own files are. Its mount namespace is private, so
-// what the machine has there stays where it is.
-const place = "/mnt"
-
 // Run runs the demo and proves that nothing of it remains.
-func Run(out, errs io.Writer) error {
+func Run(out, errs io.Writer) (err error) {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("the demo makes namespaces and needs root: sudo netsandbox demo")
 	}
@@ -28,7 +25,12 @@ func Run(out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(exe, Command, "world")
+	place, err := os.MkdirTemp("/var/tmp", "netsandbox-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, demonet.Clear(place)) }()
+	cmd := exec.Command(exe, Command, "world", place)
 	cmd.Stdout, cmd.Stderr = out, errs
 	// What is set for the caller's own netsandbox is not meant for this one.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TERM=dumb", "LANG=C.UTF-8"}
@@ -42,6 +44,9 @@ func Run(out, errs io.Writer) error {
 	}
 	if played != nil {
 		return fmt.Errorf("the story ended early: %w", played)
+	}
+	if err := demonet.Clear(place); err != nil {
+		return err
 	}
 	fmt.Fprintln(out, "\nNothing remains: no process, no control group, and links, addresses, routes, rules and mounts are as before.")
 	return nil
@@ -63,11 +68,11 @@ func remains(before, after []string) (out []string) {
 }
 
 // world is PID 1: it furnishes the place and waits for the story.
-func world() (int, error) {
+func world(place string) (int, error) {
 	if err := demonet.Furnish(place); err != nil {
 		return 1, err
 	}
-	cmd := exec.Command("/proc/self/exe", Command, "story")
+	cmd := exec.Command("/proc/self/exe", Command, "story", place)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return demonet.Reap(cmd)
 }

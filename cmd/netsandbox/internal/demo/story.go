@@ -29,6 +29,7 @@ type teller struct {
 	ctx    context.Context
 	out    io.Writer
 	exe    string
+	place  string // the directory of the world: the host's files, the state directory
 	config string
 	last   string // output of the last verb
 	id     string // of the environment
@@ -36,12 +37,12 @@ type teller struct {
 }
 
 // tell is the story, in the world, with the network around it.
-func tell(ctx context.Context, out io.Writer) (err error) {
+func tell(ctx context.Context, place string, out io.Writer) (err error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	t := &teller{ctx: ctx, out: out, exe: exe, config: filepath.Join(place, "host", "etc", "proxy.conf")}
+	t := &teller{ctx: ctx, out: out, exe: exe, place: place, config: filepath.Join(place, "host", "etc", "proxy.conf")}
 	if err := os.MkdirAll(filepath.Dir(t.config), 0o755); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (t *teller) begin() error {
 		return err
 	}
 	t.chapter("An environment, and what must survive")
-	if err := t.run(0, "create", "edge", "--base", filepath.Join(place, "host"), "--description", "move to the new proxy"); err != nil {
+	if err := t.run(0, "create", "edge", "--base", filepath.Join(t.place, "host"), "--description", "move to the new proxy"); err != nil {
 		return err
 	}
 	if err := t.learn(); err != nil {
@@ -216,7 +217,7 @@ func (t *teller) quietly(args ...string) error {
 }
 
 func (t *teller) environ() []string {
-	return append(os.Environ(), "NETSANDBOX_STATE_DIR="+filepath.Join(place, "state"))
+	return append(os.Environ(), "NETSANDBOX_STATE_DIR="+filepath.Join(t.place, "state"))
 }
 
 // edit is the agent's own way of changing a configuration: a command that knows
