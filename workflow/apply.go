@@ -174,8 +174,24 @@ func (w *Workflow) DryRun(ctx context.Context, name string, o ApplyOptions) (rep
 	f.HostLock, f.Lease = guards.Lock{Held: true}, w.leaseFact(ctx, p, o.NoBootRecovery)
 	f.Lease.Armed = true
 	doc.Steps, doc.Refusals = ahead(p.env.State, f, o)
+	if r, ok := networkOnly(name, l.Changes); o.Trial && !ok {
+		doc.Refusals = append(doc.Refusals, r)
+	}
 	doc.Would = len(doc.Refusals) == 0
 	return doc, nil
+}
+
+// networkOnly is what --trial asks of a plan.
+func networkOnly(name string, cs []change.Change) (guards.Refusal, bool) {
+	for _, c := range cs {
+		if c.Kind == change.KindFile {
+			return guards.Refusal{
+				Guard: "typed-network-only", Reason: "--trial takes typed network changes only", Subjects: []string{c.Path.String()},
+				Fix: "netsandbox apply " + name + " --yes",
+			}, false
+		}
+	}
+	return guards.Refusal{}, true
 }
 
 // ahead walks the table from a state to Trial and asks the guards that can be

@@ -70,7 +70,10 @@ func (w *Workflow) check(ctx context.Context, p *place, o CheckOptions) (report.
 	f.Circuits, f.Observations = defs, byCircuit(seen)
 	m, err := w.do(ctx, p, move{
 		on: states.Check, facts: f, record: func(tx *journal.Tx) error { return w.observed(tx, p.env.ID, forCheck, seen) },
-		with: func(_ *journal.Tx, env *journal.Env, _ states.State) error { env.Layer = before.digest; return nil },
+		with: func(tx *journal.Tx, env *journal.Env, _ states.State) error {
+			env.Layer = before.digest
+			return w.noteTwin(tx, env, after.status.TwinLost)
+		},
 	})
 	if err != nil {
 		return doc, err

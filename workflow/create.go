@@ -37,6 +37,8 @@ type CreateOptions struct {
 type envFacts struct {
 	Ready bool   `json:"ready"` // create finished
 	Mode  string `json:"mode"`
+	// TwinLost: the loss of the twin was recorded, and no twin was there since.
+	TwinLost bool `json:"twin_lost,omitempty"`
 }
 
 func ready(e journal.Env) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/guards/circuit"
 	"github.com/netsandbox/netsandbox/workflow/clock"
 )
@@ -157,9 +158,13 @@ func why(o backends.Outcome) string {
 	default:
 		s = "exit status " + itoa(o.Exit)
 	}
-	lines := strings.Split(strings.TrimSpace(o.Output), "\n")
+	raw, err := change.Unescape(o.Output)
+	if err != nil {
+		raw = o.Output
+	}
+	lines := strings.Split(strings.TrimSpace(raw), "\n")
 	if last := lines[len(lines)-1]; last != "" {
-		s += ": " + clip(last, 160)
+		s += ": " + clip(change.Escape(last), 160)
 	}
 	return s
 }

@@ -76,7 +76,7 @@ func (a *attempt) ready(ctx context.Context) (err error) {
 	// The guards that need nobody's help are asked before anything is made.
 	early := []states.Guard{states.PlanCurrent, states.AuthorityHeld, states.CircuitsFresh, states.OriginsUnchanged, states.HostLock}
 	if r := guards.Check(early, a.facts); len(r) > 0 {
-		return a.recordRefusal(ctx, *a.p, &RefusedError{Env: a.p.env.Name, From: a.p.env.State, On: states.Try, Refusals: r})
+		return a.refuse(ctx, r...)
 	}
 	if err := a.preflight(ctx); err != nil {
 		return err
@@ -158,11 +158,8 @@ func (a *attempt) replan(ctx context.Context) error {
 // preflight asks the host adapter for everything that would make the change
 // fail, and refuses by name.
 func (a *attempt) preflight(ctx context.Context) error {
-	if a.o.Trial {
-		for _, c := range a.plan.Changes {
-			return a.refuseWith(ctx, "typed-network-only", fmt.Sprintf("--trial takes typed network changes only, and %s is a %s", c.Path, c.Kind),
-				"netsandbox apply "+a.p.env.Name+" --yes")
-		}
+	if r, ok := networkOnly(a.p.env.Name, a.plan.Changes); a.o.Trial && !ok {
+		return a.refuse(ctx, r)
 	}
 	blockers, err := a.Host.Preflight(ctx, a.plan.Changes)
 	if err != nil {
@@ -175,14 +172,11 @@ func (a *attempt) preflight(ctx context.Context) error {
 	for _, b := range blockers {
 		r.Subjects = append(r.Subjects, b.Subject+" ("+b.Reason+")")
 	}
-	return a.recordRefusal(ctx, *a.p, &RefusedError{Env: a.p.env.Name, From: a.p.env.State, On: states.Try, Refusals: []guards.Refusal{r}})
+	return a.refuse(ctx, r)
 }
 
-func (a *attempt) refuseWith(ctx context.Context, guard states.Guard, reason, fix string) error {
-	return a.recordRefusal(ctx, *a.p, &RefusedError{
-		Env: a.p.env.Name, From: a.p.env.State, On: states.Try,
-		Refusals: []guards.Refusal{{Guard: guard, Reason: reason, Fix: fix}},
-	})
+func (a *attempt) refuse(ctx context.Context, rs ...guards.Refusal) error {
+	return a.recordRefusal(ctx, *a.p, &RefusedError{Env: a.p.env.Name, From: a.p.env.State, On: states.Try, Refusals: rs})
 }
 
 // arm makes the undo durable and starts who will do it. The row comes first, so
