@@ -137,6 +137,26 @@ func TestCandidateDoesNotWriteTheViewsRun(t *testing.T) {
 	}
 }
 
+// A program with file capabilities must run without them, and ping by the
+// twin's permission; in the jail the host's own setting decides.
+func TestCanaryPings(t *testing.T) {
+	nstest.Require(t, nstest.Tool("ping"), nstest.Tool("setcap"))
+	modes(t, func(t *testing.T, e *env) {
+		e.must("sh", "-c", "cp /bin/ping /usr/local/bin/canary-ping && setcap cap_net_raw=ep /usr/local/bin/canary-ping")
+		for _, uid := range []uint32{0, 1000} {
+			p := shell("canary-ping -c1 -W2 127.0.0.1 >/dev/null")
+			p.UID, p.GID = uid, uid
+			if got := e.canary(backends.InCandidate, p); !got.OK() {
+				t.Errorf("uid %d in candidate: %+v", uid, got)
+			}
+			p.Argv = []string{"ping", "-c1", "-W2", "127.0.0.1"}
+			if got := e.canary(backends.InControl, p); !got.OK() {
+				t.Errorf("uid %d in control: %+v", uid, got)
+			}
+		}
+	})
+}
+
 // Whoever waits for a canary may be killed, and the canary must go with it.
 func TestCanaryEndsWithItsCaller(t *testing.T) {
 	e := newEnv(t)

@@ -268,3 +268,44 @@ func TestIdsThatHaveNoPlace(t *testing.T) {
 		t.Errorf("%v: %s", c.ProcessState, out.String())
 	}
 }
+
+func TestLimitsAreTheHosts(t *testing.T) {
+	nstest.Require(t, nstest.Cgroup2)
+	e := newEnv(t)
+	e.must("true")
+	groups := read(t, fmt.Sprintf("/proc/%d/cgroup", e.status().Init))
+	if !strings.Contains(groups, "::/netsandbox/"+e.spec.ID+"/view") {
+		t.Errorf("init is in\n%s", groups)
+	}
+	mounts := read(t, "/proc/self/mountinfo")
+	tried := 0
+	for controller, files := range map[string][]string{"pids": {"pids.max"}, "memory": {"memory.max", "memory.limit_in_bytes"}} {
+		if !regexp.MustCompile(`(?m)^\S+ \S+ \S+ \S+ \S*/` + controller + ` .* - cgroup `).MatchString(mounts) {
+			continue // of cgroup2, and not handed down to us
+		}
+		tried++
+		for _, f := range files {
+			b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", controller, "netsandbox", e.spec.ID, "view", f))
+			if err != nil {
+				continue
+			}
+			if v := strings.TrimSpace(string(b)); v == "max" || len(v) > 14 {
+				t.Errorf("%s is %s", f, v)
+			}
+			if !strings.Contains(groups, controller+":/netsandbox/"+e.spec.ID+"/view") {
+				t.Errorf("init is not under the %s controller:\n%s", controller, groups)
+			}
+		}
+	}
+	// Not from inside.
+	for _, f := range []string{"memory.max", "pids.max", "cgroup.freeze"} {
+		if status, out := e.sh("test ! -e /sys/fs/cgroup/" + f + " || echo 1 > /sys/fs/cgroup/" + f + " 2>/dev/null && test -e /sys/fs/cgroup/" + f); status == 0 {
+			t.Errorf("%s can be written inside: %s", f, out)
+		}
+	}
+	// The commands are in a group below, so that controllers can be handed down.
+	if out := e.must("cat", "/proc/self/cgroup"); !strings.Contains(out, "0::/commands\n") {
+		t.Errorf("a command is in %s", out)
+	}
+	t.Logf("%d controllers of cgroup v1", tried)
+}

@@ -63,7 +63,8 @@ func spawn(ctx context.Context, dir envdir.Dir, spec backends.Spec) error {
 		return fmt.Errorf("close descriptors: %w", err)
 	}
 	p, err := os.StartProcess("/proc/self/exe", []string{HolderArgv0}, &os.ProcAttr{
-		Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+		// The Go runtime would keep files of the caller's cgroup open.
+		Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
 		Files: []*os.File{in, out, log}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	in.Close()

@@ -33,6 +33,8 @@ type Request struct {
 	NewNet    bool
 	// Cgroup is where PID 1 is born, or -1.
 	Cgroup int
+	// Place, where it is not nil, puts a new PID 1 under more limits.
+	Place  func(pid int) error
 	Exe    int // the program to run as PID 1
 	Socket int // PID 1's end of the socket to the holder
 
@@ -69,6 +71,9 @@ func Build(ctx context.Context, r Request) (*View, error) {
 		// Never unlocked: the thread has namespaces and ids of its own and dies with
 		// the goroutine.
 		runtime.LockOSThread()
+		if r.Place == nil {
+			r.Place = func(int) error { return nil }
+		}
 		v, err := (&build{Request: r}).run()
 		select {
 		case done <- result{v, err}:
@@ -217,7 +222,10 @@ func (b *build) raise(status, open *os.File) error {
 		rest, _ := io.ReadAll(status)
 		return fmt.Errorf("start init: %w", rawfork.ReadStatus(rest))
 	}
-	if err := b.kernelViews(); err != nil {
+	placed := make(chan error, 1)
+	go func() { placed <- b.Place(b.view.PID) }()
+	err := b.kernelViews()
+	if err := errors.Join(err, <-placed); err != nil {
 		return err
 	}
 	if err := unix.Fchdir(b.root); err != nil {

@@ -29,3 +29,18 @@ func (b *build) mergedRun(place int) error {
 		return mounts.Tmpfs(unix.MOUNT_ATTR_NODEV, b.Mode.Shift, "1777")
 	})
 }
+
+// powerless takes setuid bits and file capabilities from a throw-away view. With
+// an empty bounding set they give nothing anyway, but execve(2) refuses a program
+// whose file capabilities it cannot give in full; from a nosuid mount it runs the
+// program without them: ping(8), or an agent's node(1) that may bind low ports.
+func (b *build) powerless() error {
+	if !b.Throwaway {
+		return nil
+	}
+	err := unix.MountSetattr(b.root, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID})
+	if err != nil {
+		return fmt.Errorf("take setuid bits from the view: %w", err)
+	}
+	return nil
+}

@@ -54,7 +54,7 @@ func (b *build) system(plan mountplan.Plan) error {
 			return fmt.Errorf("cover %s: %w", c, err)
 		}
 	}
-	return nil
+	return b.powerless()
 }
 
 // dev makes a detached /dev. It is filled before it is attached, so no path of

@@ -219,29 +219,19 @@ func (g *Group) Kill(name string, deadline time.Duration) error {
 // Freeze stops or resumes the named group and waits until that is so.
 func (g *Group) Freeze(name string, on bool, deadline time.Duration) error {
 	if g.v2 == "" {
-		return fmt.Errorf("freeze view: no cgroup2 hierarchy: %w", errors.ErrUnsupported)
+		return g.freezeV1(on, deadline)
 	}
 	want := "0"
 	if on {
 		want = "1"
 	}
-	if err := os.WriteFile(g.path(name, "cgroup.freeze"), []byte(want), 0); err != nil {
+	if err := set(g.path(name), "cgroup.freeze", want); err != nil {
 		return fmt.Errorf("freeze view: %w", err)
 	}
-	end := time.Now().Add(deadline)
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+	return settle(deadline, func() (bool, error) {
 		b, err := os.ReadFile(g.path(name, "cgroup.events"))
-		if err != nil {
-			return fmt.Errorf("freeze view: %w", err)
-		}
-		if strings.Contains(string(b), "frozen "+want) {
-			return nil
-		}
-		if time.Now().After(end) {
-			return errors.New("freeze view: a process does not stop")
-		}
-		time.Sleep(wait)
-	}
+		return strings.Contains(string(b), "frozen "+want), err
+	})
 }
 
 // Frozen reports whether the named group stands still.
@@ -258,8 +248,8 @@ func (g *Group) Remove(name string) error {
 	if g.v2 != "" {
 		roots = append(roots, g.path(name))
 	}
-	if p, ok := g.v1["systemd"]; ok && name == "" {
-		roots = append(roots, filepath.Join(p, Tag, g.id))
+	if name == "" {
+		roots = append(roots, g.legacyRoots()...)
 	}
 	for _, r := range roots {
 		errs = append(errs, removeGroups(r))
@@ -269,35 +259,4 @@ func (g *Group) Remove(name string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// removeGroups removes a group with those below it: directories only, the files
-// in it are the kernel's.
-func removeGroups(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove cgroup: %w", err)
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeGroups(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	// A process that just ended leaves its group a little later.
-	end := time.Now().Add(2 * time.Second)
-	for {
-		err := unix.Rmdir(dir)
-		if err == nil || err == unix.ENOENT {
-			return nil
-		}
-		if err != unix.EBUSY || time.Now().After(end) {
-			return fmt.Errorf("remove cgroup %s: %w", dir, err)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }

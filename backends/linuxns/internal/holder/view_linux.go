@@ -123,7 +123,7 @@ func (h *Holder) build(ctx context.Context) (_ *view, err error) {
 	}
 	built, err := builder.Build(ctx, builder.Request{
 		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Mode: h.mode,
-		User: h.user, Net: h.net, Cgroup: group, Exe: h.exe, Socket: socket, Run: h.run,
+		User: h.user, Net: h.net, Cgroup: group, Place: h.group.Place, Exe: h.exe, Socket: socket, Run: h.run,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("build view: %w", err)

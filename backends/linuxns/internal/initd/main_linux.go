@@ -61,6 +61,7 @@ func boot() (*server, error) {
 	if err := settle(mode); err != nil {
 		return nil, err
 	}
+	canary.OpenPing(mode)
 	s := &server{conn: conn, mode: mode, canary: b.Canary, name: b.Name, limits: limits()}
 	if b.Canary {
 		if err := canary.Seal(mode); err != nil {

@@ -2,6 +2,8 @@ package initd
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strconv"
@@ -105,9 +107,10 @@ func killSession(sid int) {
 }
 
 // commandGroup makes the cgroup of commands, where there is a hierarchy to make
-// it in.
+// it in; the last view's is still there after a rebuild.
 func commandGroup() bool {
-	return os.Mkdir(commandsDir, 0o755) == nil
+	err := os.Mkdir(commandsDir, 0o755)
+	return err == nil || errors.Is(err, fs.ErrExist)
 }
 
 // openGroup returns its descriptor, or -1. It is opened for each command: PID 1

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/rawfork"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // Networks are pristine network namespaces, set up like the host is, with and
 // without the way out. Canaries that run at the same time share one: they have
-// no power over it, since it belongs to the initial user namespace.
+// no capability, so none can change it for another.
 type Networks struct {
 	mu   sync.Mutex
 	kept map[bool]*network // by cut
@@ -37,8 +38,9 @@ type network struct {
 	err   error
 }
 
-// use returns a network; done must be called when no process is in it.
-func (n *Networks) use(ctx context.Context, opt nettwin.Options) (fd int, done func(), err error) {
+// use returns a network that the user namespace owns, or the initial one when it
+// is -1; done must be called when no process is in it.
+func (n *Networks) use(ctx context.Context, user int, opt nettwin.Options) (fd int, done func(), err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w, ok := n.kept[opt.Cut]
@@ -49,7 +51,7 @@ func (n *Networks) use(ctx context.Context, opt nettwin.Options) (fd int, done f
 		}
 		n.kept[opt.Cut] = w
 		// Others may be waiting for it when its first user has gone.
-		go w.make(context.WithoutCancel(ctx), opt)
+		go w.make(context.WithoutCancel(ctx), user, opt)
 	}
 	w.users++
 	n.mu.Unlock()
@@ -95,11 +97,16 @@ func (n *Networks) leave(cut bool, w *network) {
 	})
 }
 
-func (w *network) make(ctx context.Context, opt nettwin.Options) {
+func (w *network) make(ctx context.Context, user int, opt nettwin.Options) {
 	defer close(w.made)
 	ctx, cancel := context.WithTimeout(ctx, mirrorTime)
 	defer cancel()
-	if w.fd, w.err = freshNet(); w.err != nil {
+	if user >= 0 {
+		w.fd, w.err = rawfork.NetIn(user)
+	} else {
+		w.fd, w.err = freshNet()
+	}
+	if w.err != nil {
 		return
 	}
 	if w.twin, w.err = nettwin.Mirror(ctx, w.fd, opt); w.err != nil {
@@ -117,7 +124,8 @@ func (w *network) close() {
 	}
 }
 
-// freshNet returns a network namespace that lives by its descriptor.
+// freshNet returns a network namespace of the initial user namespace; it lives by
+// its descriptor.
 func freshNet() (fd int, err error) {
 	done := make(chan struct{})
 	go func() {

@@ -69,7 +69,7 @@ func (e Env) Run(ctx context.Context, where backends.Where, p backends.Probe) (o
 	case backends.InControl, backends.InCut:
 		opt := e.Twin
 		opt.Cut = where == backends.InCut
-		net, done, err := e.Networks.use(ctx, opt)
+		net, done, err := e.Networks.use(ctx, e.User, opt)
 		if err != nil {
 			return out, err
 		}
