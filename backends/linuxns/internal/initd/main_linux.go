@@ -11,14 +11,12 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/canary"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
-	"github.com/netsandbox/netsandbox/backends/linuxns/internal/rawfork"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
 // Main is the whole life of PID 1. Descriptor 3 is the socket to the holder, 4
 // the pipe on which the builder waits for "ok". It does not return.
 func Main() {
-	rawfork.Lap("  init main")
 	debug.SetGCPercent(20) // one of these idles per environment
 	unix.CloseOnExec(4)
 	status := os.NewFile(4, "status")
@@ -47,7 +45,6 @@ func Main() {
 
 // boot does what must be done from inside, in the order in which each step
 // still has the rights it needs.
-func now() int64 { var ts unix.Timespec; unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); return ts.Nano()/1000%100000000 }
 func boot() (*server, error) {
 	conn, err := wire.New(3)
 	if err != nil {
@@ -57,7 +54,6 @@ func boot() (*server, error) {
 	if _, _, err := conn.Recv(&b); err != nil {
 		return nil, fmt.Errorf("receive boot message: %w", err)
 	}
-	rawfork.Lap("  init booted")
 	mode, err := harden.Lookup(b.Mode)
 	if err != nil {
 		return nil, err
@@ -79,8 +75,6 @@ func boot() (*server, error) {
 			return nil, err
 		}
 	}
-	keep, _ := unix.Open("/proc/1/mountinfo", 0, 0); _ = keep
-	T1 := now()
 	if err := mode.Seccomp(); err != nil {
 		return nil, err
 	}
@@ -90,9 +84,7 @@ func boot() (*server, error) {
 	if err := mode.DropCaps(); err != nil {
 		return nil, err
 	}
-	T2 := now()
 	s.startReaper()
-	os.WriteFile("/tmp/initlap", []byte(fmt.Sprintln(T1, T2, now())), 0644)
 	return s, nil
 }
 
@@ -129,7 +121,6 @@ func settle(mode harden.Mode) error {
 	if err := mode.Mask(); err != nil {
 		return err
 	}
-	rawfork.Lap("  init mounted")
 	if err := discardStdio(); err != nil {
 		return err
 	}
