@@ -149,6 +149,7 @@ func TestHostileFrames(t *testing.T) {
 	if s.Relay == 0 {
 		t.Fatalf("the relay died after %d frames: %s", sent, s.Err)
 	}
+	must(t, l.connect("tcp", "203.0.113.80:80", 30*time.Second)) // behind what is still being dialled
 	for range 20 {
 		l.seenAs(t, "tcp", "203.0.113.80:80")
 	}

@@ -75,6 +75,7 @@ type Answer struct {
 // Counts is what a relay has seen since it started.
 type Counts struct {
 	Flows      uint64 `json:"flows"`      // streams and datagram flows carried
+	Open       uint64 `json:"open"`       // of them, those that have not ended
 	Refused    uint64 `json:"refused"`    // dials that the outside refused or did not answer
 	Unmirrored uint64 `json:"unmirrored"` // packets to a next hop that the host does not use
 	Fenced     uint64 `json:"fenced"`     // packets to an address of the host itself

@@ -40,6 +40,7 @@ type Relay struct {
 	mu     sync.RWMutex
 	lanes  map[tcpip.NICID]*lane
 	dials  map[flow]*syn
+	given  int // of them, those given up
 	counts counters
 
 	streams, udpFlows atomic.Int64
@@ -115,7 +116,7 @@ func (r *Relay) laneOf(h *hop) *lane {
 	r.stack.AddRoute(tcpip.Route{Destination: header.IPv4EmptySubnet, NIC: l.nic})
 	r.stack.AddRoute(tcpip.Route{Destination: header.IPv6EmptySubnet, NIC: l.nic})
 	// The number of dials is bounded over all lanes, in takeTCP.
-	l.tcp = tcp.NewForwarder(r.stack, window, maxDials+1, l.dialTCP)
+	l.tcp = tcp.NewForwarder(r.stack, window, 2*maxDials+1, l.dialTCP)
 	l.udp = udp.NewForwarder(r.stack, l.startUDP)
 	r.lanes[l.nic] = l
 	h.lane.Store(l)
@@ -133,6 +134,6 @@ func (r *Relay) Counts() Counts {
 	c := &r.counts
 	return Counts{
 		Flows: c.flows.Load(), Refused: c.refused.Load(), Unmirrored: c.unmirrored.Load(), Fenced: c.fenced.Load(),
-		Dropped: c.dropped.Load(), NextHops: uint64(r.hops.len()),
+		Dropped: c.dropped.Load(), Open: uint64(r.streams.Load() + r.udpFlows.Load()), NextHops: uint64(r.hops.len()),
 	}
 }

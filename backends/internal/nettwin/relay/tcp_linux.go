@@ -18,9 +18,17 @@ import (
 // before, and after it the next SYN starts a new one.
 const dialTimeout = 20 * time.Second
 
-// syn is the head of the packet that began a stream, held while its outer
-// handshake is under way: an ICMP answer must quote it.
-type syn struct{ quote []byte }
+// patience is how long an outer handshake is left alone when there are too many.
+const patience = time.Second
+
+// syn is a stream whose outer handshake is under way.
+type syn struct {
+	quote  []byte // the head of its first packet: an ICMP answer must quote it
+	began  time.Time
+	ctx    context.Context // of the one dial that this is
+	cancel context.CancelFunc
+	given  bool // given up for a newer one; about to end
+}
 
 // takeTCP takes every segment that belongs to no endpoint.
 func (r *Relay) takeTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
@@ -34,11 +42,12 @@ func (r *Relay) takeTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) b
 	}
 	f := flow{pkt.NICID, id}
 	r.mu.Lock()
-	if r.dials[f] != nil || len(r.dials) >= maxDials {
+	if r.dials[f] != nil || !r.room() {
 		r.mu.Unlock()
 		return true // asked already, or too many: the twin's kernel asks again
 	}
-	r.dials[f] = &syn{slices.Concat(pkt.NetworkHeader().Slice(), seg)}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	r.dials[f] = &syn{quote: slices.Concat(pkt.NetworkHeader().Slice(), seg), began: time.Now(), ctx: ctx, cancel: cancel}
 	r.mu.Unlock()
 	if r.streams.Load() >= maxStreams || !l.tcp.HandlePacket(id, pkt) {
 		r.forget(f)
@@ -46,10 +55,44 @@ func (r *Relay) takeTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) b
 	return true
 }
 
+// room reports whether another outer handshake may begin. When all places are
+// taken, the one that has waited longest is given up for it: somebody inside who
+// scans a silent network must not starve the check that runs beside. The caller
+// holds r.mu.
+func (r *Relay) room() bool {
+	if len(r.dials)-r.given < maxDials {
+		return true
+	}
+	if r.given >= maxDials { // those given up have not ended yet
+		return false
+	}
+	var old *syn
+	for _, s := range r.dials {
+		if !s.given && (old == nil || s.began.Before(old.began)) {
+			old = s
+		}
+	}
+	if old == nil || time.Since(old.began) < patience {
+		return false
+	}
+	old.given = true
+	r.given++
+	old.cancel()
+	return true
+}
+
 func (r *Relay) forget(f flow) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.dials[f]
+	if s == nil {
+		return
+	}
+	s.cancel()
+	if s.given {
+		r.given--
+	}
 	delete(r.dials, f)
-	r.mu.Unlock()
 }
 
 // dialTCP completes the twin's handshake only if the outer one completes, so
@@ -75,8 +118,8 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 		req.Complete(false)
 		return
 	}
-	d := net.Dialer{Timeout: dialTimeout, Control: l.bind, KeepAlive: -1}
-	c, err := d.DialContext(context.Background(), "tcp", dst.String())
+	d := net.Dialer{Control: l.bind, KeepAlive: -1}
+	c, err := d.DialContext(s.ctx, "tcp", dst.String())
 	if err != nil {
 		r.counts.refused.Add(1)
 		if why, ok := codeOf(err); ok {
@@ -95,8 +138,8 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	}
 	ep.SocketOptions().SetDelayOption(false)
 	r.counts.flows.Add(1)
+	r.streams.Add(1)
 	go func() {
-		r.streams.Add(1)
 		defer r.streams.Add(-1)
 		join(out, ep, &q)
 	}()
