@@ -48,7 +48,7 @@ func becomeInit() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(harden.ScopeAbstract(), harden.DropAll(), mode.Seccomp()); err != nil {
+	if err := errors.Join(harden.ScopeAbstract(), Drop(), mode.Seccomp()); err != nil {
 		return err
 	}
 	// As the view's init does: a probe of the same uid must not end us, nor reach into us.

@@ -16,9 +16,8 @@ import (
 // The caller is PID 1 of the canary's view and ends right after, which ends
 // everything the probe started.
 //
-// Preconditions: mounts are done; the bounding set is empty, no_new_privs is set
-// and the filter of the mode is on; nothing else in the process waits for
-// children.
+// Preconditions: mounts are done, [Drop] was called on this goroutine, and the
+// filter of the mode is on; nothing else in the process waits for children.
 func Serve(c *wire.Conn, mode harden.Mode) error {
 	var j job
 	_, fds, err := c.Recv(&j)

@@ -58,30 +58,30 @@ func (h *Holder) listen() error {
 
 // serve hands out until told to quit.
 func (h *Holder) serve() {
-	quit := make(chan struct{})
-	go func() {
-		for {
-			c, err := h.exec.Accept()
-			if err != nil {
-				return
+	quit := make(chan struct{}, 1)
+	go accept(h.exec, h.command)
+	go accept(h.ops, func(c *wire.Conn) {
+		if h.operate(c) {
+			select {
+			case quit <- struct{}{}:
+			default: // somebody else asked too
 			}
-			go h.command(c)
 		}
-	}()
-	go func() {
-		for {
-			c, err := h.ops.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				if h.operate(c) {
-					close(quit)
-				}
-			}()
-		}
-	}()
+	})
 	<-quit
+}
+
+// accept serves each client on a goroutine of its own.
+func accept(l *wire.Listener, serve func(*wire.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil { // out of descriptors, until some client ends
+			fmt.Fprintln(os.Stderr, "holder:", err)
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		go serve(c)
+	}
 }
 
 // command passes one client on to PID 1, with the credentials that the kernel

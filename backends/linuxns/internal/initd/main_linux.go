@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,6 +14,9 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
+
+// settled is when a view that still lives is taken for one that will idle.
+const settled = 3 * time.Second
 
 // Main is the whole life of PID 1. Descriptor 3 is the socket to the holder, 4
 // the pipe on which the builder waits for "ok". It does not return.
@@ -33,7 +37,8 @@ func Main() {
 		}
 		os.Exit(0)
 	}
-	debug.FreeOSMemory()
+	// Not now: a command is waiting for this start.
+	time.AfterFunc(settled, debug.FreeOSMemory)
 	// We are in an init function, whose goroutine is wired to the main thread:
 	// every wake-up of it would be a switch of threads.
 	go func() {
@@ -79,7 +84,7 @@ func boot() (*server, error) {
 		return nil, err
 	}
 	if b.Canary {
-		return s, harden.DropAll()
+		return s, canary.Drop()
 	}
 	if err := mode.DropCaps(); err != nil {
 		return nil, err
