@@ -29,7 +29,7 @@ const addressFlags = unix.IFA_F_NOPREFIXROUTE | unix.IFA_F_HOMEADDRESS | unix.IF
 // Address turns a dumped address into a request that adds it elsewhere, at
 // once (no duplicate address detection) and for good (no lifetimes).
 func Address(msg []byte, m IndexMap) ([]byte, bool) {
-	ok, flags := true, uint32(msg[2])
+	flags := uint32(msg[2])
 	out := filter(msg, unix.SizeofIfAddrmsg, func(a Attr) bool {
 		switch a.Type {
 		case unix.IFA_FLAGS:
@@ -40,7 +40,7 @@ func Address(msg []byte, m IndexMap) ([]byte, bool) {
 		}
 		return true
 	})
-	ok = m.rewrite(out[4:])
+	ok := m.rewrite(out[4:])
 	out[2] = 0
 	if flags&unix.IFA_F_DEPRECATED != 0 {
 		// It must stay the last choice as a source: preferred for no time, valid
