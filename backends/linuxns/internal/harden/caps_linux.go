@@ -8,30 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastCap is above every capability that a kernel has; dropping one it does not
-// know is EINVAL.
-const lastCap = 63
-
 // DropCaps takes the capabilities of m from the bounding set of every thread,
 // and from the sets that the threads hold.
 func (m Mode) DropCaps() error { return drop(m.Drop) }
-
-// DropAll leaves nothing: what is run afterwards can never hold a capability.
-func DropAll() error {
-	if _, _, e := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); e != 0 {
-		return fmt.Errorf("set no_new_privs: %w", e)
-	}
-	for c := range lastCap {
-		_, _, e := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0)
-		if e == unix.EINVAL {
-			break
-		}
-		if e != 0 {
-			return fmt.Errorf("drop capability %d: %w", c, e)
-		}
-	}
-	return nil
-}
 
 func drop(caps []int) error {
 	if len(caps) == 0 {
