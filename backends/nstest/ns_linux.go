@@ -78,6 +78,12 @@ func enter(t testing.TB, flags int) *NS {
 // A process that outlives its test is a bug of the test or of what it tests.
 func (n *NS) leave(t testing.TB, ownNet bool) {
 	n.wg.Wait()
+	// A test may have entered another place after this one; that one is gone by
+	// now, but the thread is still in it.
+	if err := n.enterAgain(); err != nil {
+		t.Errorf("nstest: %v", err)
+		return
+	}
 	for _, p := range inhabitants(n.mnt, n.net, ownNet) {
 		t.Errorf("nstest: process %d (%s) outlived the test in its namespace", p.pid, p.comm)
 		if err := unix.Kill(p.pid, unix.SIGKILL); err != nil && err != unix.ESRCH {
@@ -141,6 +147,10 @@ func (n *NS) Join() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("unshare working directory: %w", err)
 	}
+	return n.enterAgain()
+}
+
+func (n *NS) enterAgain() error {
 	if err := unix.Setns(int(n.net.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("join network namespace: %w", err)
 	}

@@ -117,6 +117,20 @@ func TestMountsGoBeforeTempDirs(t *testing.T) {
 	}
 }
 
+// Two places in one test: each is cleaned up in itself.
+func TestSecondPlaceInOneTest(t *testing.T) {
+	nstest.Require(t, nstest.Root)
+	t.Cleanup(func() { // runs last, on the same thread
+		if _, err := os.Stat("/proc/self"); err != nil {
+			t.Errorf("more was unmounted than the test had mounted: %v", err)
+		}
+	})
+	for range 2 {
+		nstest.NewMount(t)
+		must(t, unix.Mount("tmpfs", t.TempDir(), "tmpfs", 0, "size=4k"))
+	}
+}
+
 // TestOutlivingProcess is run in a child: its test leaves a process behind.
 func TestOutlivingProcess(t *testing.T) {
 	if os.Getenv("NSTEST_OUTLIVE") == "" {
