@@ -18,9 +18,13 @@ import (
 // undo that follows leaves exactly what they made.
 func TestHostChangedBeforeTheSwap(t *testing.T) {
 	for name, upset := range map[string]func(*fixture){
-		"a file is written":          func(f *fixture) { f.put("etc/a", "file:edited") },
-		"a file is replaced":         func(f *fixture) { f.ok(os.Remove(f.path("etc/a"))); f.put("etc/a", "file:edited") },
-		"a file is deleted":          func(f *fixture) { f.ok(os.Remove(f.path("etc/a"))) },
+		"a file is written":  func(f *fixture) { f.put("etc/a", "file:edited") },
+		"a file is replaced": func(f *fixture) { f.ok(os.Remove(f.path("etc/a"))); f.put("etc/a", "file:edited") },
+		"a file is deleted":  func(f *fixture) { f.ok(os.Remove(f.path("etc/a"))) },
+		"a file is written and its time put back": func(f *fixture) {
+			f.put("etc/a", "file:odd")
+			f.ok(os.Chtimes(f.path("etc/a"), old, old))
+		},
 		"only its mode changes":      func(f *fixture) { f.ok(os.Chmod(f.path("etc/a"), 0o600)) },
 		"a new file's name is taken": func(f *fixture) { f.put("etc/new", "file:theirs") },
 		"a deleted directory fills":  func(f *fixture) { f.put("etc/gone/late", "file:late") },
@@ -62,6 +66,21 @@ func TestHostChangedBeforeTheSwap(t *testing.T) {
 				t.Errorf("host (-theirs +now):\n%s", d)
 			}
 		})
+	}
+}
+
+// Nothing is put into a directory that merely has the name.
+func TestSwapKnowsTheDirectory(t *testing.T) {
+	f := newFixture(t)
+	f.put("etc", "dir")
+	steps := f.stage([]change.Change{f.change("/etc/new", "file:new")})
+	f.ok(os.Rename(f.path("etc"), f.path("moved")))
+	f.put("etc", "dir")
+	if err := f.host.Swap(context.Background(), steps); !errors.Is(err, backends.ErrHostChanged) {
+		t.Errorf("swap: %v", err)
+	}
+	if _, err := os.Lstat(f.path("etc/new")); !os.IsNotExist(err) {
+		t.Errorf("it was put there: %v", err)
 	}
 }
 
@@ -193,6 +212,11 @@ func TestUndoFollowsNoSymlink(t *testing.T) {
 	}
 	if f.read("victim/a") != "new" || f.read("etc/moved/a") != "new" {
 		t.Error("something was changed behind the symlink")
+	}
+	f.ok(os.Remove(f.path("etc/app")))
+	f.put("etc/app", "dir") // another directory of that name is no place for it either
+	if left, err = f.host.Undo(context.Background(), steps); err != nil || len(left) != 2 {
+		t.Errorf("leftovers %+v, %v", left, err)
 	}
 	f.ok(os.Remove(f.path("etc/app")))
 	f.ok(os.Rename(f.path("etc/moved"), f.path("etc/app")))

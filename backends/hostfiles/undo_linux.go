@@ -60,7 +60,7 @@ type spot struct {
 	at     *node // the target
 	slot   *node // the entry in the hidden directory
 	dev    uint64
-	lost   string // why the parent is not the recorded one; then at is nil
+	lost   string // why the parent is not the recorded one
 }
 
 func (u *undoer) look(s backends.Step) (*spot, error) {
@@ -94,7 +94,6 @@ func (u *undoer) look(s backends.Step) (*spot, error) {
 	p.dev = up.dev
 	if s.Place.Parent == nil || up.ino != s.Place.Parent.Ino {
 		p.lost = "the directory above it is another one"
-		return p, nil
 	}
 	p.dir, p.base = dir, base
 	p.at, err = statOrNil(dir, base)
@@ -130,10 +129,10 @@ func (u *undoer) undo(s backends.Step) error {
 func (u *undoer) undoExchanged(s backends.Step, p *spot) error {
 	back := backup(s)
 	switch {
-	case p.lost != "":
-		u.leave(s, p.lost, putBack(s))
-		return nil
 	case p.at.is(s.Place.Original, p.dev):
+		return nil
+	case p.lost != "" && !p.at.is(s.Place.Staged, p.dev):
+		u.leave(s, p.lost, putBack(s))
 		return nil
 	case p.at == nil:
 		u.leave(s, "it was removed", putBack(s))
@@ -188,7 +187,7 @@ func (u *undoer) caught(p *spot, s backends.Step) (string, error) {
 }
 
 func (u *undoer) undoPlaced(s backends.Step, p *spot) error {
-	if p.lost != "" {
+	if p.lost != "" && !p.at.is(s.Place.Staged, p.dev) {
 		if s.Place.Within == "" {
 			u.leave(s, p.lost, "look for what was made there and remove it")
 		}

@@ -42,6 +42,8 @@ var scenarios = map[string]struct {
 		_, err = x.Undo(context.Background(), o.host(), Applier, "")
 		return err
 	}},
+	"a single deletion": {"", func(o order) error { return o.alone("/etc/app/gone", "-") }},
+	"a single mode":     {"", func(o order) error { return o.alone("/etc/mode", "/") }},
 	"trial and commit": {"", func(o order) error {
 		x, err := o.trial()
 		if err != nil {
@@ -78,10 +80,22 @@ var scenarios = map[string]struct {
 
 func (o order) host() *hostfiles.Host { return hostfiles.New(o.Root) }
 
-func (o order) trial() (*Txn, error) {
+func (o order) trial() (*Txn, error) { return o.trialOf(wantedFiles) }
+
+// alone is trial and undo of one change.
+func (o order) alone(p, what string) error {
+	x, err := o.trialOf([][2]string{{p, what}})
+	if err != nil {
+		return err
+	}
+	_, err = x.Undo(context.Background(), o.host(), Applier, "")
+	return err
+}
+
+func (o order) trialOf(files [][2]string) (*Txn, error) {
 	wanted, host, ctx := contents{}, o.host(), context.Background()
 	var cs []change.Change
-	for _, f := range wantedFiles {
+	for _, f := range files {
 		c, err := planOne(host, wanted, f[0], f[1])
 		if err != nil {
 			return nil, err

@@ -137,11 +137,11 @@ func TestFullDiskKeepsNoVerdictFromBeingWritten(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(disk, "one more"), []byte(strings.Repeat("x", 8192)), 0o600); !errors.Is(err, unix.ENOSPC) {
 				t.Fatalf("the disk is not full: %v", err)
 			}
-			w.ok(x.Close())
-			res, err := Recover(context.Background(), x.Dir(), w.host(), "")
+			// Longer than what is left of the file's last block.
+			left, err := x.Undo(context.Background(), w.host(), Watcher, strings.Repeat("because ", 2000))
 			w.ok(err)
-			if res.Status != Undone || w.manifest() != before {
-				t.Errorf("%+v, host:\n%s", res, w.manifest())
+			if len(left) > 0 || x.Status() != Undone || w.manifest() != before {
+				t.Errorf("status %s, leftovers %+v, host:\n%s", x.Status(), left, w.manifest())
 			}
 		})
 	}
@@ -178,6 +178,22 @@ func fill(t *testing.T, name string) {
 	}
 	if err := f.Sync(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Should two verdicts ever be in a file, the first one stands.
+func TestFirstVerdictStands(t *testing.T) {
+	w, x := abandonedTrial(t)
+	y, err := Open(x.Dir())
+	w.ok(err)
+	w.ok(y.TryLock())
+	for _, d := range []Decision{Commit, Undo} {
+		w.ok(y.write(record{Kind: recVerdict, Verdict: &Verdict{Decision: d, By: Applier}}))
+	}
+	w.ok(y.Close())
+	res, err := Recover(context.Background(), x.Dir(), w.host(), "")
+	if err != nil || res.Status != Committed || res.Did != Cleaned {
+		t.Errorf("%+v, %v", res, err)
 	}
 }
 

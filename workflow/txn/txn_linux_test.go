@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/netsandbox/netsandbox/backends/change"
 )
 
 func TestTrialIsTakenBack(t *testing.T) {
@@ -49,6 +51,10 @@ func TestCommitStandsAndCanBeRolledBackLater(t *testing.T) {
 	}
 	w.ok(x.Clean(context.Background(), w.host()))
 	w.ok(x.Close())
+	kept, err := os.ReadFile(filepath.Join(w.root, string(x.Steps()[0].Place.Dir), nameOf(t, x, "/etc/app/conf")))
+	if err != nil || string(kept) != "mode = old\n" {
+		t.Fatalf("first backup: %q, %v", kept, err)
+	}
 
 	y, err := Open(x.Dir())
 	w.ok(err)
@@ -109,5 +115,33 @@ func TestHostEditDuringTheTrialSurvives(t *testing.T) {
 	w.ok(err)
 	if res.Status != Incomplete || cmp.Diff(left, res.Leftovers) != "" {
 		t.Fatalf("recover: %+v", res)
+	}
+}
+
+// nameOf returns the slot of the step for path.
+func nameOf(t *testing.T, x *Txn, path change.Path) string {
+	t.Helper()
+	for _, s := range x.Steps() {
+		if s.Change.Path == path {
+			return s.Place.Name
+		}
+	}
+	t.Fatalf("no step for %s", path)
+	return ""
+}
+
+func TestPruneGivesUpTheFirstBackupOnly(t *testing.T) {
+	w := newWorld(t)
+	before := w.manifest()
+	x := w.trial(w.begin())
+	w.ok(x.Commit(Applier, ""))
+	w.ok(x.Prune(context.Background(), w.host()))
+	if _, err := os.Lstat(filepath.Join(w.root, string(x.Steps()[0].Place.Dir))); !os.IsNotExist(err) {
+		t.Fatalf("hidden directory: %v", err)
+	}
+	left, err := x.Rollback(context.Background(), w.host(), Operator, "")
+	w.ok(err)
+	if d := cmp.Diff(before, w.manifest()); d != "" || len(left) > 0 {
+		t.Fatalf("leftovers %+v, host (-before +after):\n%s", left, d)
 	}
 }
