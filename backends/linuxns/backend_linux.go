@@ -45,10 +45,6 @@ func (b *Backend) Create(ctx context.Context, spec backends.Spec) (_ backends.Cr
 	if os.Geteuid() != 0 {
 		return backends.Created{}, fmt.Errorf("%w: views need root to mount overlays", backends.ErrUnavailable)
 	}
-	// The cover of the state directory is found by its real name.
-	if spec.StateRoot, err = filepath.EvalSymlinks(spec.StateRoot); err != nil {
-		return backends.Created{}, fmt.Errorf("find state directory: %w", err)
-	}
 	if err := usable(spec.StateRoot); err != nil {
 		return backends.Created{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -58,6 +59,9 @@ func start() (*Holder, error) {
 	}
 	h := &Holder{spec: spec, dir: envdir.Dir(spec.Dir), exe: -1, user: -1, canaryUser: -1, net: -1, run: -1}
 	h.thawed = sync.NewCond(&h.mu)
+	if err := h.resolve(); err != nil {
+		return nil, err
+	}
 	if err := settle(); err != nil {
 		return nil, err
 	}
@@ -74,6 +78,27 @@ func start() (*Holder, error) {
 		return nil, err
 	}
 	return h, h.dir.Store(h.rec)
+}
+
+// resolve finds the real names of what is to be covered: a cover is never put
+// on through a symlink.
+func (h *Holder) resolve() error {
+	root, err := filepath.EvalSymlinks(h.spec.StateRoot)
+	if err != nil {
+		return fmt.Errorf("find state directory: %w", err)
+	}
+	h.spec.StateRoot = root
+	for i, p := range h.spec.Hide {
+		real, err := filepath.EvalSymlinks(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // nothing to hide yet
+		}
+		if err != nil {
+			return fmt.Errorf("find what to hide: %w", err)
+		}
+		h.spec.Hide[i] = real
+	}
+	return nil
 }
 
 // settle makes the process independent of whoever started it.
