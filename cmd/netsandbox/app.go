@@ -32,6 +32,7 @@ type app struct {
 	log   zerolog.Logger
 	began bool // a verb runs; what failed before was wrong usage
 	shown bool // a result was printed
+	spin  *spinner
 
 	stateDir  string
 	json      bool
@@ -88,10 +89,10 @@ circuits that must survive do not.
 	root.SetOut(a.streams.out)
 	root.SetErr(a.streams.err)
 	f := root.PersistentFlags()
-	f.StringVar(&a.stateDir, "state-dir", "", "where everything persistent lives (NETSANDBOX_STATE_DIR; default for root "+rootStateDir+", for others $XDG_STATE_HOME/netsandbox)")
+	f.StringVar(&a.stateDir, "state-dir", "", "`DIR` where everything persistent lives (NETSANDBOX_STATE_DIR; default for root "+rootStateDir+", for others $XDG_STATE_HOME/netsandbox)")
 	f.BoolVar(&a.json, "json", false, "print the result, and nothing else, as one JSON document")
-	f.StringVar(&a.logFormat, "log-format", "auto", "log lines on stderr: auto, json or console (NETSANDBOX_LOG_FORMAT)")
-	f.StringVar(&a.logLevel, "log-level", "", "trace, debug, info, warn, error or disabled (NETSANDBOX_LOG_LEVEL; default error, with a log format given info)")
+	f.StringVar(&a.logFormat, "log-format", "auto", "`FORMAT` of log lines on stderr: auto, json or console (NETSANDBOX_LOG_FORMAT)")
+	f.StringVar(&a.logLevel, "log-level", "", "`LEVEL`: trace, debug, info, warn, error or disabled (NETSANDBOX_LOG_LEVEL; default error, with a log format given info)")
 	f.BoolVar(&a.noColor, "no-color", false, "no colour on a terminal (NO_COLOR)")
 	root.AddGroup(
 		&cobra.Group{ID: lifecycle, Title: "Lifecycle:"},
@@ -100,7 +101,7 @@ circuits that must survive do not.
 	)
 	root.SetHelpTemplate(helpTemplate)
 	root.AddCommand(verbs(a)...)
-	root.AddCommand(newKeepCmd(a), newDemoPartCmd(a))
+	root.AddCommand(newKeepCmd(a), newDemoPartCmd(a), newManCmd(a))
 	a.document(root)
 	return root
 }

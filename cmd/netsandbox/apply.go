@@ -74,6 +74,7 @@ func (a *app) progressLine(line string) {
 	if a.json {
 		w = a.err
 	}
+	a.spin.clear()
 	fmt.Fprintln(w, oneLine(line))
 }
 

@@ -134,7 +134,7 @@ func hint(err error) string {
 	}
 	var incomplete *workflow.IncompleteError
 	if errors.As(err, &incomplete) {
-		return "put right what is left, then: netsandbox recover"
+		return "put right what is left, then: netsandbox recover; or keep it: netsandbox recover --accept " + incomplete.Txn
 	}
 	return ""
 }

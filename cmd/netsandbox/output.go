@@ -57,6 +57,7 @@ func (a *app) show(doc any, err error) error {
 
 func (a *app) print(doc any) error {
 	a.shown = true
+	a.spin.clear()
 	return a.out.Print(doc)
 }
 

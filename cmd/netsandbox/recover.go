@@ -9,16 +9,26 @@ import (
 )
 
 func newRecoverCmd(a *app) *cobra.Command {
-	return &cobra.Command{
+	var accept string
+	cmd := &cobra.Command{
 		Use:   "recover",
 		Short: "Finish or undo whatever an earlier process left half done",
 		Long: `Finish or undo whatever an earlier process left half done. Every command that
-changes something does the same first, and a unit does it at boot.`,
+changes something does the same first, and a unit does it at boot.
+
+An undo leaves alone what somebody else changed during the trial. Put it right
+and run recover again, or keep what is there now with --accept TRANSACTION.`,
 		Args:        cobra.NoArgs,
 		Annotations: done("done, also when it undid something", exits(exitIncomplete, exitBusy)),
-		RunE: a.change(func(_ context.Context, w *workflow.Workflow, _ []string) error {
-			// Opening for a change has done it; what is left undone is its error.
-			return a.print(w.Recovered())
-		}),
 	}
+	cmd.Flags().StringVar(&accept, "accept", "", "keep what an incomplete `TRANSACTION` left, and settle it")
+	open := func(ctx context.Context, o workflow.Options) (*workflow.Workflow, error) {
+		o.Accept = accept
+		return workflow.Open(ctx, o)
+	}
+	cmd.RunE = a.with(open, func(_ context.Context, w *workflow.Workflow, _ []string) error {
+		// Opening for a change has done it; what is left undone is its error.
+		return a.print(w.Recovered())
+	})
+	return cmd
 }
