@@ -8,8 +8,9 @@ import (
 )
 
 // anyButTrial stands in drawings for the moves that every state but Trial has.
-// Without it four moves times eight states hide the ones worth reading.
-const anyButTrial State = "any but trial"
+// Without it four moves times eight states hide the ones worth reading. It is no
+// State, so that nothing can be in it.
+const anyButTrial = "any but trial"
 
 // folded is the table with the moves common to every state but Trial said once.
 // Its order is the table's, so that two drawings of one table are equal bytes.

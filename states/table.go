@@ -51,6 +51,7 @@ func Triggers(from State) []Trigger {
 // Next returns the trigger that leads an environment one step towards being
 // committed, and whether there is one.
 func Next(from State) (Trigger, bool) {
+	//exhaustive:enforce
 	switch from {
 	case Created:
 		return "", false // only the user knows the change

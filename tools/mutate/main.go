@@ -28,8 +28,6 @@ import (
 	"time"
 )
 
-const module = "github.com/netsandbox/netsandbox"
-
 // suites are the packages whose tests must notice. Drawings are left out: a golden
 // file notices everything and understands nothing. The random walks take one
 // seed, so that the printed count does not change from run to run.
