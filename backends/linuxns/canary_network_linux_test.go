@@ -63,7 +63,7 @@ func TestOnlyTheCutWorldIsCut(t *testing.T) {
 			{Dial: "203.0.113.80:80"}, {Dial: "[2001:db8:80::80]:80"},
 			{Dial: "203.0.113.80:80", Interface: "eth0"}, {Dial: "203.0.113.80:80", Interface: "eth0", UID: 1000, GID: 1000},
 		} {
-			p.Timeout = 3 * time.Second
+			p.Timeout = time.Second
 			if got := e.canary(where, p); got.OK() != (where != backends.InCut) {
 				t.Errorf("%s by %q in %s: %+v", p.Dial, p.Interface, where, got)
 			}
