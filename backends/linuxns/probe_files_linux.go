@@ -49,16 +49,9 @@ var refusedUppers = map[int64]string{
 // Before the first environment that directory does not exist yet; then its
 // nearest ancestor answers for it.
 func tryStateRoot(_ context.Context, stateRoot string) (string, error) {
-	dir := stateRoot
-	for {
-		_, err := os.Stat(dir)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir) {
-			return "", err
-		}
-		dir = filepath.Dir(dir)
+	dir, err := existing(stateRoot)
+	if err != nil {
+		return "", err
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -70,6 +63,20 @@ func tryStateRoot(_ context.Context, stateRoot string) (string, error) {
 	return inScratch(dir, func(scratch string) (string, error) {
 		return stateRoot + " can hold layers", tryOverlay(scratch)
 	})
+}
+
+// existing returns the path or its nearest ancestor that is there.
+func existing(path string) (string, error) {
+	for {
+		_, err := os.Stat(path)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || path == filepath.Dir(path) {
+			return "", err
+		}
+		path = filepath.Dir(path)
+	}
 }
 
 // inScratch runs f with an empty directory below parent and in a mount

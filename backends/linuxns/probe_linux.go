@@ -32,7 +32,7 @@ type check struct {
 	try     func(ctx context.Context, stateRoot string) (detail string, err error)
 }
 
-var checks = slices.Concat(processChecks, fileChecks, networkChecks)
+var checks = slices.Concat(processChecks, fileChecks, shiftedChecks, networkChecks)
 
 // Probe implements [backends.Prober].
 func (Doctor) Probe(ctx context.Context, stateRoot string) []backends.Finding {
