@@ -20,18 +20,26 @@ func (s Source) mountedAt(fd int) (bool, error) {
 		return false, fmt.Errorf("stat %s: %w", s.Point, err)
 	}
 	// By mount id: several mounts may be stacked on one point.
+	m, err := mountByID(st.Mnt_id)
+	if err != nil || m == nil {
+		return false, err
+	}
+	return s.same(Source{Point: m.Mountpoint, Dev: fmt.Sprintf("%d:%d", m.Major, m.Minor), FS: m.FSType, Root: m.Root}), nil
+}
+
+// mountByID returns a mount of this process's namespace, or nil.
+func mountByID(id uint64) (*mountinfo.Info, error) {
 	infos, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		match := uint64(m.ID) == st.Mnt_id
+		match := uint64(m.ID) == id
 		return !match, match
 	})
 	if err != nil {
-		return false, fmt.Errorf("read mounts: %w", err)
+		return nil, fmt.Errorf("read mounts: %w", err)
 	}
 	if len(infos) == 0 {
-		return false, nil
+		return nil, nil
 	}
-	m := infos[0]
-	return s.same(Source{Point: m.Mountpoint, Dev: fmt.Sprintf("%d:%d", m.Major, m.Minor), FS: m.FSType, Root: m.Root}), nil
+	return infos[0], nil
 }
 
 // same reports the same part of the same filesystem. Anonymous device numbers

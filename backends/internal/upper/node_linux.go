@@ -31,7 +31,7 @@ const (
 func lookup(dir int, name string) (*node, error) {
 	n := &node{dir: dir, name: name}
 	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_SYNC_AS_STAT
-	err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &n.st)
+	err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME|unix.STATX_MNT_ID, &n.st)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -55,6 +55,24 @@ func (n *node) whiteout() bool {
 // Linux 5.8): what is seen is not the lower that the overlay has.
 func (n *node) mountPoint() bool {
 	return n.st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && n.st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// covered reports that another mount hides what the overlay has under this
+// entry. A directory that is bound on itself hides nothing.
+func (l *layer) covered(n *node, path change.Path) (bool, error) {
+	if n == nil || !n.mountPoint() {
+		return false, nil
+	}
+	if !n.isDir() || l.source.Dev == "" {
+		return true, nil
+	}
+	m, err := mountByID(n.st.Mnt_id)
+	if err != nil || m == nil {
+		return true, err
+	}
+	rel := strings.TrimPrefix(string(path), strings.TrimSuffix(l.source.Point, "/"))
+	self := strings.TrimSuffix(l.source.Root, "/") + rel
+	return m.Root != self || fmt.Sprintf("%d:%d", m.Major, m.Minor) != l.source.Dev, nil
 }
 
 // fileType is the word for the entry's type, also for those no plan can hold.
@@ -180,9 +198,15 @@ func xattrCall(call func([]byte) (int, error)) ([]byte, error) {
 // openDir opens a child directory for reading. It follows nothing and stays on
 // the mount; reading leaves no access time.
 func openDir(dir int, name string) (int, error) {
+	return openDirWithin(dir, name, unix.RESOLVE_NO_XDEV)
+}
+
+// openDirWithin is openDir for a directory that may be bound on itself, which is
+// another mount of the same place.
+func openDirWithin(dir int, name string, resolve uint64) (int, error) {
 	how := &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOATIME,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | resolve,
 	}
 	fd, err := openat2(dir, name, how)
 	if errors.Is(err, unix.EPERM) { // O_NOATIME is for the owner and root

@@ -112,7 +112,9 @@ func (w *walker) entry(parent *pair, up, lo int, name string) error {
 			return err
 		}
 	}
-	p.covered = p.lo != nil && p.lo.mountPoint()
+	if p.covered, err = w.layer.covered(p.lo, p.path); err != nil {
+		return err
+	}
 	if p.attrs, err = u.xattrs(); errors.Is(err, unix.ENOENT) {
 		return nil
 	} else if err != nil {
@@ -142,7 +144,7 @@ func (w *walker) descend(p *pair, up, lo int, name string) error {
 	defer unix.Close(fd)
 	below := -1
 	if p.lo.isDir() && !p.covered {
-		below, err = openDir(lo, name)
+		below, err = openDirWithin(lo, name, 0) // not covered, so at most bound on itself
 		switch {
 		case gone(err):
 			below = -1 // the host removed it this instant
@@ -167,7 +169,10 @@ func (w *walker) deletion(parent *pair, lo int, name string, cover change.Path) 
 			return err
 		}
 	}
-	p.covered = p.lo != nil && p.lo.mountPoint()
+	var err error
+	if p.covered, err = w.layer.covered(p.lo, p.path); err != nil {
+		return err
+	}
 	if p.lo.isDir() && !p.covered {
 		if cover == "" {
 			cover = p.path
@@ -181,7 +186,7 @@ func (w *walker) deletion(parent *pair, lo int, name string, cover change.Path) 
 
 // expand visits every entry of a lower directory that is deleted with it.
 func (w *walker) expand(p *pair, lo int, name string, cover change.Path) error {
-	fd, err := openDir(lo, name)
+	fd, err := openDirWithin(lo, name, 0)
 	if gone(err) {
 		return nil
 	}
