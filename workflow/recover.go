@@ -78,12 +78,32 @@ func (w *Workflow) recover(ctx context.Context, row journal.Txn, doc *report.Rec
 	if err != nil {
 		return fmt.Errorf("recover %s: %w", row.ID, err)
 	}
+	if len(res.Leftovers) > 0 && row.ID == w.Accept {
+		if err := w.accept(ctx, row, &res); err != nil {
+			return err
+		}
+	}
 	r := report.Recovery{Txn: row.ID, Outcome: string(res.Status)}
 	if res.Verdict != nil {
 		r.Reason = res.Verdict.Reason
 	}
 	doc.Done, doc.Left = append(doc.Done, r), append(doc.Left, res.Leftovers...)
 	return w.resettle(ctx, row)
+}
+
+// accept settles an incomplete undo: somebody looked at what is left and wants
+// it. The originals that found no way back are given up with it.
+func (w *Workflow) accept(ctx context.Context, row journal.Txn, res *txn.Result) error {
+	t, err := txn.Open(row.Path)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	if err := t.Accept(ctx, w.Host, "what is left was accepted by "+actor()); err != nil {
+		return fmt.Errorf("accept what %s left: %w", row.ID, err)
+	}
+	res.Status, res.Leftovers = t.Status(), nil
+	return nil
 }
 
 // resettle makes the environment of a recovered transaction agree with it.

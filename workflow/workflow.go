@@ -28,6 +28,9 @@ type Options struct {
 	Host    backends.Host
 	// Exe is the program that the keeper and the boot unit run. Empty: this one.
 	Exe string
+	// Accept names an incomplete transaction whose leftovers a person wants to
+	// keep; opening settles it as undone.
+	Accept string
 }
 
 // Workflow moves environments. One is opened per command.
