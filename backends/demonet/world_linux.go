@@ -59,6 +59,11 @@ func Furnish(place string) error {
 		return fmt.Errorf("look at %s: %w", place, err)
 	}
 	if fs.Type != unix.OVERLAYFS_SUPER_MAGIC {
+		// A mount of its own keeps what a transaction hides at the top of its target's
+		// mount inside the place.
+		if err := unix.Mount(place, place, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount the demo's place on itself: %w", err)
+		}
 		return nil
 	}
 	if err := unix.Mount("netsandbox-demo", place, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
