@@ -40,7 +40,7 @@ func (Doctor) Probe(ctx context.Context, stateRoot string) []backends.Finding {
 	for _, c := range checks {
 		found = append(found, c.run(ctx, stateRoot))
 	}
-	found = append(found, idmapFindings(ctx)...)
+	found = append(found, idmapFindings(ctx, stateRoot)...)
 	return append(found, leftovers(ctx, stateRoot)...)
 }
 

@@ -12,6 +12,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/rawfork"
 )
 
 var processChecks = []check{
@@ -22,9 +25,13 @@ var processChecks = []check{
 	},
 	{
 		name: "user namespace", without: "degraded",
-		fix: "raise user.max_user_namespaces; without it views run in the weaker mode \"caps\"",
+		fix: "raise user.max_user_namespaces" + weaker,
 		try: func(context.Context, string) (string, error) {
-			return "ids 0 to 2147483646 map to 2147483648 and up", held(shiftedUserNS(), func(int) error { return nil })
+			user, _, err := rawfork.Namespaces(harden.Shift, harden.Ids, false)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("ids from 0 map to %d and up", harden.Shift), unix.Close(user)
 		},
 	},
 	{
@@ -75,12 +82,6 @@ func tryPrivileges(context.Context, string) (string, error) {
 		return "", fmt.Errorf("root without %s", strings.Join(lacks, ", "))
 	}
 	return "root with the capabilities a view is made with", nil
-}
-
-// shiftedUserNS asks for a user namespace with the map every view has.
-func shiftedUserNS() *syscall.SysProcAttr {
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1 << 31, Size: 1<<31 - 1}}
-	return &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids}
 }
 
 // held runs f with the pid of a child that stands still. The child is this
