@@ -245,6 +245,15 @@ func TestStopEndsCandidates(t *testing.T) {
 	}
 }
 
+// A canary's files are in memory, so there must be an end to them.
+func TestCanaryCannotFillMemory(t *testing.T) {
+	e := newEnv(t)
+	got := e.canary(backends.InJail, shell("head -c 600000000 /dev/zero >/var/tmp/full"))
+	if got.OK() || !strings.Contains(got.Output, "No space left on device") {
+		t.Errorf("600 MB: %+v", got)
+	}
+}
+
 func TestCanariesLeaveNoGroup(t *testing.T) {
 	nstest.Require(t, nstest.Cgroup2)
 	e := newEnv(t)

@@ -164,7 +164,7 @@ func (b *build) enter() error {
 		return fmt.Errorf("open scratch directory: %w", err)
 	}
 	defer unix.Close(place)
-	t, err := mounts.Tmpfs(0, 0, "755")
+	t, err := mounts.Tmpfs(0, 0, "755", b.bounds()...)
 	if err != nil {
 		return err
 	}

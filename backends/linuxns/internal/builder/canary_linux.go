@@ -30,6 +30,15 @@ func (b *build) mergedRun(place int) error {
 	})
 }
 
+// bounds limit what a canary can write: its uppers lie in scratch, in memory. It
+// is far more than a program needs to show that it works.
+func (b *build) bounds() []string {
+	if !b.Throwaway {
+		return nil
+	}
+	return []string{"size=512m", "nr_inodes=100k"}
+}
+
 // powerless takes setuid bits and file capabilities from a throw-away view. With
 // an empty bounding set they give nothing anyway, but execve(2) refuses a program
 // whose file capabilities it cannot give in full; from a nosuid mount it runs the
