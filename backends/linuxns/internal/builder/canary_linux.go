@@ -26,7 +26,7 @@ func (b *build) mergedRun(place int) error {
 		return err
 	}
 	return b.put("run/lock", func() (int, error) {
-		return mounts.Tmpfs(unix.MOUNT_ATTR_NODEV, b.Mode.Shift, "1777")
+		return mounts.Tmpfs(unix.MOUNT_ATTR_NODEV, b.Mode.Shift, "1777", b.bounds()...)
 	})
 }
 

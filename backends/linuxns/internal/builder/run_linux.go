@@ -55,7 +55,7 @@ func (b *build) runDir() error {
 		}
 		return mounts.Attach(t, place)
 	}
-	t, err := mounts.Tmpfs(unix.MOUNT_ATTR_NODEV, b.Mode.Shift, "755")
+	t, err := mounts.Tmpfs(unix.MOUNT_ATTR_NODEV, b.Mode.Shift, "755", b.bounds()...)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (b *build) system(plan mountplan.Plan) error {
 		return fmt.Errorf("make /dev: %w", err)
 	}
 	if err := b.put("dev/shm", func() (int, error) {
-		return mounts.Tmpfs(unix.MOUNT_ATTR_NODEV, b.Mode.Shift, "1777")
+		return mounts.Tmpfs(unix.MOUNT_ATTR_NODEV, b.Mode.Shift, "1777", b.bounds()...)
 	}); err != nil {
 		return fmt.Errorf("make /dev/shm: %w", err)
 	}
