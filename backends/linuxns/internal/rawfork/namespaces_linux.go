@@ -26,7 +26,7 @@ func Namespaces(base, size int, net bool) (userns, netns int, err error) {
 		flags |= unix.CLONE_NEWNET
 	}
 	syscall.ForkLock.Lock()
-	pid, errno := forkWaiting(flags, r.Fd(), w.Fd())
+	pid, errno := forkWaiting(flags, r.Fd())
 	syscall.ForkLock.Unlock()
 	if errno != 0 {
 		w.Close()
@@ -72,7 +72,7 @@ func NetIn(userns int) (int, error) {
 	}
 	defer ready.Close()
 	syscall.ForkLock.Lock()
-	pid, errno := forkNet(uintptr(userns), r.Fd(), w.Fd(), tell.Fd())
+	pid, errno := forkNet(uintptr(userns), r.Fd(), tell.Fd())
 	syscall.ForkLock.Unlock()
 	tell.Close()
 	if errno != 0 {
@@ -96,13 +96,25 @@ func NetIn(userns int) (int, error) {
 	return fd, nil
 }
 
+// alone makes r the only descriptor of a child that is never replaced by a
+// program: close-on-exec does not work for it, and two children that hold each
+// other's pipes wait for each other for ever.
+//
+//go:nosplit
+func alone(r uintptr) {
+	if r != 0 {
+		syscall.RawSyscall(unix.SYS_DUP3, r, 0, 0)
+	}
+	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 1, uintptr(^uint32(0)), 0)
+}
+
 // forkNet starts a child that enters the user namespace, makes a network
 // namespace, reports, and ends when nobody can write to its pipe.
 //
 //go:noinline
 //go:norace
 //go:nosplit
-func forkNet(user, r, w, tell uintptr) (uintptr, syscall.Errno) {
+func forkNet(user, r, tell uintptr) (uintptr, syscall.Errno) {
 	var rep report
 	var b byte
 	beforeFork()
@@ -112,13 +124,13 @@ func forkNet(user, r, w, tell uintptr) (uintptr, syscall.Errno) {
 		return pid, e
 	}
 	afterForkInChild()
-	syscall.RawSyscall(unix.SYS_CLOSE, w, 0, 0)
 	if _, _, e = syscall.RawSyscall(unix.SYS_SETNS, user, unix.CLONE_NEWUSER, 0); e == 0 {
 		_, _, e = syscall.RawSyscall(unix.SYS_UNSHARE, unix.CLONE_NEWNET, 0, 0)
 	}
 	rep.errno = uintptr(e)
 	rep.write(tell)
-	syscall.RawSyscall(unix.SYS_READ, r, uintptr(unsafe.Pointer(&b)), 1)
+	alone(r)
+	syscall.RawSyscall(unix.SYS_READ, 0, uintptr(unsafe.Pointer(&b)), 1)
 	for {
 		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
@@ -129,7 +141,7 @@ func forkNet(user, r, w, tell uintptr) (uintptr, syscall.Errno) {
 //go:noinline
 //go:norace
 //go:nosplit
-func forkWaiting(flags, r, w uintptr) (uintptr, syscall.Errno) {
+func forkWaiting(flags, r uintptr) (uintptr, syscall.Errno) {
 	var b byte
 	beforeFork()
 	pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, flags|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
@@ -138,8 +150,8 @@ func forkWaiting(flags, r, w uintptr) (uintptr, syscall.Errno) {
 		return pid, e
 	}
 	afterForkInChild()
-	syscall.RawSyscall(unix.SYS_CLOSE, w, 0, 0)
-	syscall.RawSyscall(unix.SYS_READ, r, uintptr(unsafe.Pointer(&b)), 1)
+	alone(r)
+	syscall.RawSyscall(unix.SYS_READ, 0, uintptr(unsafe.Pointer(&b)), 1)
 	for {
 		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
