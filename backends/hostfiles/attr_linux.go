@@ -77,10 +77,7 @@ func getxattr(path, name string) ([]byte, error) {
 	if errors.Is(err, unix.ENODATA) {
 		return nil, nil
 	}
-	if err == nil && v == nil {
-		v = []byte{}
-	}
-	return v, err
+	return v, err // an attribute without a value is empty, not nil
 }
 
 // sized reads an attribute call's answer of unknown length; none where the
