@@ -60,27 +60,45 @@ func (l *lab) mount() {
 			l.t.Fatal("the clock of the filesystem stands still")
 		}
 	}
-	l.overlay()
+	overlay(l.t, l.host, l.env+"/layers/root", l.merged)
 }
 
 // overlay mounts with the view's own options. fsconfig(2) takes paths as they
 // are; a comma in one would end an option of mount(2).
-func (l *lab) overlay() {
-	l.t.Helper()
+func overlay(t testing.TB, lower, layer, merged string) {
+	t.Helper()
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
-	must(l.t, err)
+	must(t, err)
 	defer unix.Close(fs)
 	for _, o := range [][2]string{
-		{"lowerdir", l.host}, {"upperdir", l.env + "/layers/root/upper"}, {"workdir", l.env + "/layers/root/work"},
+		{"lowerdir", lower}, {"upperdir", layer + "/upper"}, {"workdir", layer + "/work"},
 		{"redirect_dir", "nofollow"}, {"metacopy", "off"}, {"index", "off"}, {"xino", "auto"},
 	} {
-		must(l.t, unix.FsconfigSetString(fs, o[0], o[1]))
+		must(t, unix.FsconfigSetString(fs, o[0], o[1]))
 	}
-	must(l.t, unix.FsconfigCreate(fs))
+	must(t, unix.FsconfigCreate(fs))
 	m, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV)
-	must(l.t, err)
+	must(t, err)
 	defer unix.Close(m)
-	must(l.t, unix.MoveMount(m, "", unix.AT_FDCWD, l.merged, unix.MOVE_MOUNT_F_EMPTY_PATH))
+	must(t, unix.MoveMount(m, "", unix.AT_FDCWD, merged, unix.MOVE_MOUNT_F_EMPTY_PATH))
+}
+
+// addLayer makes a layer over a mount of the host and mounts it in the view.
+func (l *lab) addLayer(key, point string) {
+	l.t.Helper()
+	dir := l.env + "/layers/" + key
+	for _, d := range []string{dir + "/upper", dir + "/work"} {
+		must(l.t, os.MkdirAll(d, 0o755))
+	}
+	var st unix.Stat_t
+	must(l.t, unix.Stat(point, &st))
+	must(l.t, os.Chmod(dir+"/upper", os.FileMode(st.Mode&0o777)))
+	src, err := json.Marshal(Source{
+		Point: point, Dev: fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)), FS: "tmpfs", Root: "/",
+	})
+	must(l.t, err)
+	must(l.t, os.WriteFile(dir+"/source.json", src, 0o600))
+	overlay(l.t, point, dir, l.merged+strings.TrimPrefix(point, l.host))
 }
 
 func (l *lab) stamp() int64 {

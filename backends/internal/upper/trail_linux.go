@@ -19,6 +19,7 @@ type trail struct{ steps []*step }
 type step struct {
 	layer *layer
 	name  string // in the step above; empty for the top
+	path  change.Path
 	up    int
 	lo    int // -1 when the host has no such directory
 }
@@ -34,7 +35,7 @@ func (t *trail) follow(l *layer, rel string, revive bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	at := &step{layer: l, up: up, lo: -1}
+	at := &step{layer: l, path: l.path(""), up: up, lo: -1}
 	t.steps = append(t.steps, at)
 	if l.lower >= 0 {
 		if at.lo, err = openDir(l.lower, "."); err != nil {
@@ -92,16 +93,24 @@ func (s *step) down(name string, revive bool) (*step, error) {
 	if err != nil {
 		return nil, closing(below, err)
 	}
-	return &step{layer: s.layer, name: name, up: up, lo: below}, nil
+	return &step{layer: s.layer, name: name, path: join(s.path, name), up: up, lo: below}, nil
 }
 
-// lowerDir opens the host's directory of that name, -1 when there is none.
+// lowerDir opens the host's directory of that name, -1 when there is none or
+// another mount hides it.
 func (s *step) lowerDir(name string) (int, error) {
 	if s.lo < 0 {
 		return -1, nil
 	}
-	fd, err := openDir(s.lo, name)
-	if gone(err) || errors.Is(err, unix.EXDEV) {
+	n, err := lookup(s.lo, name)
+	if err != nil || !n.isDir() {
+		return -1, err
+	}
+	if covered, err := s.layer.covered(n, join(s.path, name)); err != nil || covered {
+		return -1, err
+	}
+	fd, err := openDirWithin(s.lo, name, 0)
+	if gone(err) {
 		return -1, nil
 	}
 	return fd, err
