@@ -49,8 +49,6 @@ func leftovers(ctx context.Context, stateRoot string) []backends.Finding {
 	return found
 }
 
-const sweep = "netsandbox recover"
-
 func leftover(kind, what, fix string) backends.Finding {
 	return backends.Finding{Name: "leftover " + kind, Status: "leftover", Detail: change.Escape(what), Fix: fix}
 }
@@ -136,7 +134,7 @@ func emptyGroups(string) []backends.Finding {
 		groups, _ := filepath.Glob(filepath.Join(m.Mountpoint, cgroup.Tag, "*", "cgroup.procs"))
 		for _, procs := range groups {
 			if group := filepath.Dir(procs); !populated(group) {
-				found = append(found, leftover("cgroup", group, sweep))
+				found = append(found, leftover("cgroup", group, fmt.Sprintf(`find %s -depth -type d -exec rmdir {} \;`, group)))
 			}
 		}
 	}

@@ -113,4 +113,12 @@ func TestLeftoverGroups(t *testing.T) {
 	if holds(found, "cgroup", e.spec.ID) {
 		t.Errorf("a live environment is called a leftover: %+v", found)
 	}
+	for _, f := range found {
+		if strings.Contains(f.Detail, group) {
+			run(t, "sh", "-c", f.Fix)
+		}
+	}
+	if holds(emptyGroups(""), "cgroup", group) {
+		t.Error("the fix does not fix")
+	}
 }
