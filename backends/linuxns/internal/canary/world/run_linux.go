@@ -47,6 +47,8 @@ type Env struct {
 const (
 	// defaultTimeout bounds a probe that names no limit.
 	defaultTimeout = 30 * time.Second
+	// buildTime bounds a build.
+	buildTime = 60 * time.Second
 	// grace is what PID 1 gets beyond the probe's time, to say that it is up.
 	grace = 2 * time.Second
 )
@@ -104,7 +106,12 @@ func (e Env) ask(ctx context.Context, r builder.Request, p backends.Probe, jail 
 		return out, err
 	}
 	r.Socket = theirs
-	v, err := builder.Build(ctx, r)
+	// A build that is given up goes on for a moment in the background, with the
+	// view's overlays in its hands; whoever cancels may be about to mount those
+	// again. So it is awaited, and short.
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTime)
+	defer cancel()
+	v, err := builder.Build(patient, r)
 	unix.Close(theirs)
 	if err != nil {
 		return out, err
