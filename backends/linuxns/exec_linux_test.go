@@ -1,6 +1,7 @@
 package linuxns
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -63,10 +64,6 @@ func TestExecStatus(t *testing.T) {
 func TestExecSurroundings(t *testing.T) {
 	e := newEnv(t)
 	t.Run("directory, mask and limits are the caller's", func(t *testing.T) {
-		var old unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_CORE, &old); err != nil {
-			t.Fatal(err)
-		}
 		var files unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 			t.Fatal(err)
@@ -113,12 +110,50 @@ func TestExecSurroundings(t *testing.T) {
 			t.Errorf("status %d: %s", status, out)
 		}
 	})
+	t.Run("closed descriptors are the null device", func(t *testing.T) {
+		c := e.clientCmd()
+		c.Path = "/bin/bash"
+		c.Args = []string{"bash", "-c", `exec -a "$0" "$1" sh -c 'readlink /proc/self/fd/0 >&2; cat' <&- >&-`, clientArgv0, self(t)}
+		var out bytes.Buffer
+		c.Stderr = &out
+		if err := c.Run(); err != nil || out.String() != "/dev/null\n" {
+			t.Errorf("%v, %q", err, out.String())
+		}
+	})
+	t.Run("a caller that ignores its children", func(t *testing.T) {
+		c := e.clientCmd()
+		c.Path = "/bin/bash"
+		c.Args = []string{"bash", "-c", `trap '' CHLD; exec -a "$0" "$1" sh -c 'true & wait; exit 6'`, clientArgv0, self(t)}
+		if c.Run(); c.ProcessState.ExitCode() != 6 {
+			t.Errorf("ended with %v", c.ProcessState)
+		}
+	})
+	t.Run("a crash starts nothing on the host", func(t *testing.T) {
+		pattern := read(t, "/proc/sys/kernel/core_pattern")
+		var l unix.Rlimit
+		if err := unix.Prlimit(e.status().Init, unix.RLIMIT_CORE, nil, &l); err != nil {
+			t.Fatal(err)
+		}
+		if piped := strings.HasPrefix(pattern, "|"); piped != (l.Max == 1) {
+			t.Errorf("core limit %d with core pattern %q", l.Max, pattern)
+		}
+	})
 	t.Run("signals start at their defaults", func(t *testing.T) {
 		out := e.must("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
 		if strings.Trim(regexp.MustCompile(`[A-Za-z:\s]`).ReplaceAllString(out, ""), "0") != "" {
 			t.Errorf("signal dispositions:\n%s", out)
 		}
 	})
+}
+
+// self is the path of this program.
+func self(t *testing.T) string {
+	t.Helper()
+	p, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func mask(t *testing.T) int {

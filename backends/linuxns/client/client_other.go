@@ -14,5 +14,10 @@ func Exec(context.Context, backends.Spec, Request) (int, error) {
 	return StatusFailed, errors.ErrUnsupported
 }
 
+// Run is not supported here.
+func Run(context.Context, backends.Spec, Request, func() error) (int, error) {
+	return StatusFailed, errors.ErrUnsupported
+}
+
 // Start is not supported here.
 func Start(context.Context, backends.Spec) error { return errors.ErrUnsupported }

@@ -24,11 +24,27 @@ var errGone = errors.New("the view ended before the command was started")
 // exit code, or 128 plus the signal. With an error nothing was run, or its end
 // was not seen, and the status is 125, 126 or 127.
 func Exec(ctx context.Context, spec backends.Spec, r Request) (int, error) {
+	signals := make(chan os.Signal, 16)
+	defer signal.Stop(signals)
+	return run(ctx, spec, r, signals, func() error { return nil })
+}
+
+// Run is [Exec] for a process that is there for this one command. The view is
+// reached, or built, while the caller still gets ready; the command is sent only
+// when ready returned without an error. Signals stay caught: giving them back
+// one by one is a switch of threads for each (signal_enable, signal_disable in
+// runtime/sigqueue.go), and the process is about to end.
+func Run(ctx context.Context, spec backends.Spec, r Request, ready func() error) (int, error) {
+	return run(ctx, spec, r, make(chan os.Signal, 16), ready)
+}
+
+func run(ctx context.Context, spec backends.Spec, r Request, signals chan os.Signal, ready func() error) (int, error) {
 	s, err := newSession(r)
 	if err != nil {
 		return StatusFailed, err
 	}
 	defer s.close()
+	s.signals, s.ready = signals, ready
 	status, err := s.attempt(ctx, spec)
 	if errors.Is(err, errGone) {
 		// Init or holder had just died. Only before a start is confirmed may a
@@ -41,10 +57,12 @@ func Exec(ctx context.Context, spec backends.Spec, r Request) (int, error) {
 // session is one command with what of the caller's surroundings goes along.
 type session struct {
 	*streams
-	detach bool
-	fds    []int // of files, without terminals
-	start  wire.Start
-	body   []byte
+	signals chan os.Signal
+	ready   func() error
+	detach  bool
+	fds     []int // of files, without terminals
+	start   wire.Start
+	body    []byte
 }
 
 func newSession(r Request) (*session, error) {
@@ -73,7 +91,15 @@ func newSession(r Request) (*session, error) {
 func (s *session) pass(i int, f *os.File) error {
 	fd := int(f.Fd())
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	err := unix.Fstat(fd, &st)
+	if errors.Is(err, unix.EBADF) { // closed by the caller: nothing to read or write
+		if f, err = s.null(); err != nil {
+			return err
+		}
+		fd = int(f.Fd())
+		err = unix.Fstat(fd, &st)
+	}
+	if err != nil {
 		return fmt.Errorf("look at descriptor %d: %w", i, err)
 	}
 	if size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err == nil {
@@ -118,9 +144,10 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 	defer stop()
 	// From before the command exists, or a signal in between would end us and
 	// leave it.
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
-	defer signal.Stop(signals)
+	signal.Notify(s.signals, forwarded...)
+	if err := s.ready(); err != nil {
+		return StatusFailed, err
+	}
 	if err := conn.Send(s.start, s.body, s.fds...); err != nil {
 		return StatusFailed, errors.Join(errGone, err)
 	}
@@ -150,7 +177,7 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 		wire.CloseAll(fds[1:])
 		defer t.close()
 	}
-	return follow(ctx, conn, t, signals)
+	return follow(ctx, conn, t, s.signals)
 }
 
 // forwarded are the signals that a command gets instead of us.

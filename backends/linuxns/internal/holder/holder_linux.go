@@ -27,7 +27,8 @@ type Holder struct {
 	// Namespaces, as descriptors; -1 where the mode has none.
 	user, canaryUser, net int
 
-	exec, ops *wire.Listener
+	exec, ops, asks *wire.Listener
+	asking          sync.Mutex // a question from inside is being answered
 
 	// mu is the one lock of build, rebuild, layer edits and canaries.
 	mu   sync.Mutex

@@ -127,6 +127,13 @@ func raiseLimits() {
 		own.Max = top.Max
 		_ = unix.Setrlimit(r, &own) // the lower limit still is one
 	}
+	// A core pattern that is a pipe starts its program on the host, as the host's
+	// root, whatever crashes where; 1 is the size at which the kernel does not
+	// (core(5)). A file it writes where the process sees it.
+	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	if err != nil || len(pattern) == 0 || pattern[0] == '|' {
+		_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+	}
 }
 
 // lock takes the environment; a predecessor that is just ending may have it.

@@ -57,7 +57,7 @@ func (h *Holder) makeTwin() error {
 		return err
 	}
 	h.twin = t
-	return nil
+	return h.listenInside()
 }
 
 // renewTwin makes network namespace and twin anew. The old namespace is not
