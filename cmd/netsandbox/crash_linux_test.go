@@ -48,7 +48,18 @@ touch -d @1000000007 d/conf n/new`
 func newCrashWorld(t *testing.T) *crashWorld {
 	t.Helper()
 	nstest.New(t, nstest.Root, nstest.Overlay, nstest.TUN, nstest.NFT)
-	w := &crashWorld{t: t, bin: installed(t), state: filepath.Join(t.TempDir(), "state"), base: filepath.Join(t.TempDir(), "base")}
+	// A mount of its own keeps what a transaction hides at the top of its target's
+	// mount out of the machine's root.
+	place := t.TempDir()
+	if err := unix.Mount(place, place, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(place, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &crashWorld{t: t, bin: installed(t), state: filepath.Join(place, "state"), base: filepath.Join(place, "base")}
 	w.env = append(os.Environ(), "NETSANDBOX_STATE_DIR="+w.state)
 	if err := os.Mkdir(w.base, 0o755); err != nil {
 		t.Fatal(err)
@@ -212,7 +223,7 @@ func crashCases() []crashCase {
 		}},
 		{name: "rollback", trial: true, victims: []victim{dieApplier}, prepare: func(w *crashWorld) {
 			w.exercise()
-			w.must("apply", "e", "--yes")
+			w.patiently("apply", "e", "--yes")
 		}, args: func(w *crashWorld) []string { return []string{"rollback", lastTxn(w), "--yes"} }},
 	}
 }
@@ -238,6 +249,10 @@ func TestCrashAtEveryDurableStep(t *testing.T) {
 }
 
 func (c crashCase) run(w *crashWorld, before, after []string) {
+	// Once untraced, so that what is done once in an environment's life is done.
+	c.prepare(w)
+	w.patiently(c.args(w)...)
+	c.restore(w, before)
 	c.prepare(w)
 	watched := []bool{} // by step: whether there is a keeper to kill
 	err := killpoint.Run(w.command(c.args(w)...), func(_ int, _ killpoint.Step, when killpoint.When) bool {
