@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,9 +19,10 @@ const logFile = "exec.log"
 
 // Run is a command that may run now. It holds the environment's lock shared.
 type Run struct {
-	ID   string
-	env  *envDir
-	lock *Lock
+	ID      string
+	env     *envDir
+	lock    *Lock
+	durable func() error
 }
 
 // Begin records that a command is about to run in the environment of a
@@ -28,6 +30,20 @@ type Run struct {
 // before [Run.End] or the end of this process. It refuses with [ErrTrial],
 // [ErrGone] or [ErrBusy].
 func Begin(dir string, i Intent) (*Run, error) {
+	r, err := Start(dir, i)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Durable(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// Start is [Begin] without the wait for the disk, during which a caller can get
+// everything else ready. It must not run the command before [Run.Durable] says
+// so.
+func Start(dir string, i Intent) (*Run, error) {
 	lock, err := EnvLock(dir, Shared, false)
 	if err != nil {
 		return nil, err
@@ -47,23 +63,48 @@ func (r *Run) begin(dir string, i Intent) error {
 	if r.env, err = openEnv(dir); err != nil {
 		return err
 	}
-	return r.env.append(func(at int64) (Record, error) {
+	f, at, err := r.env.append(func(at int64) (Record, error) {
 		if err := r.env.passable(); err != nil {
 			return Record{}, err
 		}
 		r.ID = strconv.FormatInt(at, 10)
 		return i.record(r.ID, os.Getpid(), now), nil
-	}, datasync)
+	})
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer f.Close()
+		err := datasync(f)
+		if err != nil {
+			err = retract(f, at, err)
+		}
+		done <- err
+	}()
+	r.durable = sync.OnceValue(func() error { return <-done })
+	return nil
 }
+
+// Durable waits until the record is on the disk. Where it could not be put there
+// it is taken back, and the command must not run.
+func (r *Run) Durable() error { return r.durable() }
 
 // End records how the command ended and releases the environment. The record is
 // not synced: losing it in a power cut loses nothing that a decision rests on.
 func (r *Run) End(status int) error {
+	if r.Durable() != nil {
+		return r.close() // it never began
+	}
 	now, err := clock.Now()
 	if err == nil {
-		err = r.env.append(func(int64) (Record, error) {
+		var f *os.File
+		f, _, err = r.env.append(func(int64) (Record, error) {
 			return Record{ID: r.ID, What: end, Status: status, Instant: now}, nil
-		}, func(*os.File) error { return nil })
+		})
+		if err == nil {
+			err = f.Close()
+		}
 	}
 	return errors.Join(err, r.close())
 }
@@ -77,38 +118,47 @@ func (r *Run) close() error {
 }
 
 // append adds one record, made by fn at the position it will have, under the
-// log's lock.
-func (e *envDir) append(fn func(at int64) (Record, error), sync func(*os.File) error) (err error) {
-	f, err := e.openLog(os.O_RDWR|os.O_APPEND|os.O_CREATE, unix.LOCK_EX)
+// log's lock, which is the caller's until it closes the log.
+func (e *envDir) append(fn func(at int64) (Record, error)) (f *os.File, at int64, err error) {
+	f, err = e.openLog(os.O_RDWR|os.O_APPEND|os.O_CREATE, unix.LOCK_EX)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	defer f.Close()
+	if at, err = write(f, fn); err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, at, nil
+}
+
+// write writes one record at the end of the locked log.
+func write(f *os.File, fn func(at int64) (Record, error)) (at int64, err error) {
 	st, err := f.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	at := st.Size()
+	at = st.Size()
 	r, err := fn(at)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	line, err := r.line()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if line, err = afterTorn(f, at, line); err != nil {
-		return err
+		return 0, err
 	}
-	if _, err = f.Write(line); err == nil {
-		err = sync(f)
+	if _, err = f.Write(line); err != nil {
+		return 0, retract(f, at, err)
 	}
-	if err != nil {
-		// A full disk may have taken half of the line. Nobody has seen it: the lock
-		// is still ours.
-		return errors.Join(fmt.Errorf("append to %s: %w", logFile, err), f.Truncate(at))
-	}
-	return nil
+	return at, nil
+}
+
+// retract takes a record back that could not be written. A full disk may have
+// taken half of the line. Nobody has seen it: the lock is still ours.
+func retract(f *os.File, at int64, err error) error {
+	return errors.Join(fmt.Errorf("append to %s: %w", logFile, err), f.Truncate(at))
 }
 
 // afterTorn starts a new line where a power cut left half of one. The torn part

@@ -48,11 +48,18 @@ func run(r Request) (status int, err error) {
 	if err != nil {
 		return Failed, err
 	}
-	log, err := execlog.Begin(spec.Dir, execlog.Intent{Argv: req.Argv, UID: uint32(os.Getuid()), Cwd: req.Cwd, Detach: r.Detach})
+	log, err := execlog.Start(spec.Dir, execlog.Intent{Argv: req.Argv, UID: uint32(os.Getuid()), Cwd: req.Cwd, Detach: r.Detach})
 	if err != nil {
 		return Failed, fmt.Errorf("%s: %w", spec.Name, err)
 	}
-	status, err = client.Exec(context.Background(), spec, req)
+	// While the disk takes the record, everything is made ready but the command
+	// itself is not sent.
+	status, err = client.Run(context.Background(), spec, req, func() error {
+		if err := log.Durable(); err != nil {
+			return fmt.Errorf("%s: %w", spec.Name, err)
+		}
+		return nil
+	})
 	if status == 0 && err != nil {
 		status = Failed
 	}
