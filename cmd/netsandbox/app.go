@@ -179,8 +179,8 @@ type opener func(context.Context, workflow.Options) (*workflow.Workflow, error)
 
 func (a *app) with(open opener, s step) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
-		if err := notInside(cmd); err != nil {
-			return err
+		if inside() != "" {
+			return a.ask(cmd, args)
 		}
 		if err := a.ownDir(); err != nil {
 			return err

@@ -24,7 +24,7 @@ controlling terminal.`,
 	cmd.Flags().StringVar(&o.Plan, "plan", "", "`DIGEST` that plan printed")
 	cmd.Flags().DurationVar(&o.For, "for", o.For, "how long it lasts")
 	cmd.RunE = a.change(func(ctx context.Context, w *workflow.Workflow, args []string) (err error) {
-		if o.How, err = a.ask(ctx, w, args[0], o.Plan); err != nil {
+		if o.How, err = a.askTerminal(ctx, w, args[0], o.Plan); err != nil {
 			return err
 		}
 		doc, err := w.Authorize(ctx, args[0], o)

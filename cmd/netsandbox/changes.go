@@ -12,7 +12,7 @@ func newChangesCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "changes NAME",
 		Short:             "List what differs from the host",
-		Args:              cobra.ExactArgs(1),
+		Args:              here(1),
 		Annotations:       exits(),
 		ValidArgsFunction: a.names,
 		RunE: a.read(func(ctx context.Context, w *workflow.Workflow, args []string) error {

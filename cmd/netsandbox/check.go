@@ -16,7 +16,7 @@ func newCheckCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "check NAME",
 		Short:             "Run every circuit in the candidate view",
-		Args:              cobra.ExactArgs(1),
+		Args:              here(1),
 		Annotations:       done("every required circuit is preserved", exits(exitBlocked, exitBusy)),
 		ValidArgsFunction: a.names,
 	}

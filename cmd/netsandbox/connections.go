@@ -12,7 +12,7 @@ func newConnectionsCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "connections NAME",
 		Short:             "Compare what could be reached at the start with what the candidate reaches",
-		Args:              cobra.ExactArgs(1),
+		Args:              here(1),
 		Annotations:       exits(),
 		ValidArgsFunction: a.names,
 		RunE: a.read(func(ctx context.Context, w *workflow.Workflow, args []string) error {

@@ -15,7 +15,7 @@ func newDiffCmd(a *app) *cobra.Command {
 		Short: "Show what differs from the host as unified diffs",
 		Long: `Show what differs from the host as unified diffs. Binary files, modes, owners and
 types are told in words; private keys are masked unless --secrets.`,
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              here(2),
 		Annotations:       exits(),
 		ValidArgsFunction: a.names,
 	}

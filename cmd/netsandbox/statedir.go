@@ -6,8 +6,6 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/netsandbox/netsandbox/cmd/netsandbox/internal/hot"
 	"github.com/netsandbox/netsandbox/workflow"
 )
@@ -45,17 +43,4 @@ func (a *app) named(err error, args []string) error {
 		return fmt.Errorf("%s: %w", args[0], errOwnedByRoot)
 	}
 	return err
-}
-
-// notInside refuses what cannot be answered from inside a view: the state
-// directory is covered there, so that nothing inside can reach its own layers.
-func notInside(cmd *cobra.Command) error {
-	name := os.Getenv(hot.EnvName)
-	if name == "" {
-		return nil
-	}
-	return &workflow.HintError{
-		Err:  fmt.Errorf("%s: not from inside %s", cmd.Name(), name),
-		Hint: "leave the view and run: " + cmd.CommandPath() + " " + name,
-	}
 }

@@ -14,7 +14,7 @@ func newStatusCmd(a *app) *cobra.Command {
 		Short: "Show the state of an environment and every guard of its next step",
 		Long: `Show the state of an environment, the age of its evidence, what lives in its view,
 and every guard of the next step with the command that satisfies it.`,
-		Args:              cobra.ExactArgs(1),
+		Args:              here(1),
 		Annotations:       exits(),
 		ValidArgsFunction: a.names,
 		RunE: a.read(func(ctx context.Context, w *workflow.Workflow, args []string) error {

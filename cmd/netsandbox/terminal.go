@@ -12,10 +12,10 @@ import (
 	"github.com/netsandbox/netsandbox/workflow"
 )
 
-// ask finds out how authority is given: by the command itself, or, where the
+// askTerminal finds out how authority is given: by the command itself, or, where the
 // environment wants it, by a human who types on the controlling terminal. A
 // pipe cannot answer: the terminal is opened by its name.
-func (a *app) ask(ctx context.Context, w *workflow.Workflow, name, digest string) (how string, err error) {
+func (a *app) askTerminal(ctx context.Context, w *workflow.Workflow, name, digest string) (how string, err error) {
 	doc, err := w.Inspect(ctx, name)
 	if err != nil {
 		return "", err
