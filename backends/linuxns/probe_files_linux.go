@@ -114,7 +114,7 @@ func tryOverlay(dir string) (err error) {
 		}
 	}
 	for _, f := range []string{"lower/kept", "lower/gone"} {
-		if err := os.WriteFile(filepath.Join(dir, f), []byte("lower\n"), 0o644); err != nil { //nolint:forbidigo // a scratch directory
+		if err := os.WriteFile(filepath.Join(dir, f), []byte("lower\n"), 0o644); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func tryOverlay(dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, unix.Unmount(merged, 0)) }()
 
-	if err := os.WriteFile(merged+"/new", []byte("new\n"), 0o600); err != nil { //nolint:forbidigo // a scratch overlay
+	if err := os.WriteFile(merged+"/new", []byte("new\n"), 0o600); err != nil {
 		return fmt.Errorf("create through overlay: %w", err)
 	}
 	if err := os.Chmod(merged+"/kept", 0o600); err != nil {
