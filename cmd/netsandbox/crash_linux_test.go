@@ -211,9 +211,6 @@ func crashCases() []crashCase {
 	}
 	lastTxn := func(w *crashWorld) string { return w.settled().ID }
 	return []crashCase{
-		{name: "stage", prepare: (*crashWorld).exercise, victims: []victim{dieApplier}, args: func(w *crashWorld) []string {
-			return []string{"stage", "e", filepath.Join(w.base, "kept"), "--delete"}
-		}},
 		{name: "fold of exec", prepare: (*crashWorld).exercise, args: plain("check", "e"), victims: []victim{dieApplier}},
 		{name: "plan", prepare: func(w *crashWorld) { w.exercise(); w.must("check", "e") }, args: plain("plan", "e"), victims: []victim{dieApplier}},
 		{name: "trial and commit", trial: true, victims: []victim{dieApplier, dieKeeper, dieBoth}, args: plain("apply", "e", "--yes"), prepare: func(w *crashWorld) {
@@ -225,6 +222,10 @@ func crashCases() []crashCase {
 			w.exercise()
 			w.patiently("apply", "e", "--yes")
 		}, args: func(w *crashWorld) []string { return []string{"rollback", lastTxn(w), "--yes"} }},
+		// Last, because its candidate stays in the layer.
+		{name: "stage", prepare: (*crashWorld).exercise, victims: []victim{dieApplier}, args: func(w *crashWorld) []string {
+			return []string{"stage", "e", filepath.Join(w.base, "kept"), "--from", filepath.Join(w.base, "mode")}
+		}},
 	}
 }
 
