@@ -198,6 +198,9 @@ func (b *build) start() error {
 		Argv: []string{InitArgv0}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", runtimeTuning},
 		Socket: b.Socket, Status: int(tell.Fd()), Gate: int(gate.Fd()),
 	}
+	if b.Mode.UserNS() {
+		in.Drop = b.Mode.Drop
+	}
 	pid, err := in.Start()
 	gate.Close()
 	tell.Close()
@@ -224,8 +227,7 @@ func (b *build) raise(status, open *os.File) error {
 	}
 	placed := make(chan error, 1)
 	go func() { placed <- b.Place(b.view.PID) }()
-	err := b.kernelViews()
-	if err := errors.Join(err, <-placed); err != nil {
+	if err := b.kernelViews(); err != nil {
 		return err
 	}
 	if err := unix.Fchdir(b.root); err != nil {
@@ -248,7 +250,7 @@ func (b *build) raise(status, open *os.File) error {
 	if err := rawfork.ReadStatus(said); err != nil {
 		return fmt.Errorf("start init: %w", err)
 	}
-	return nil
+	return <-placed // before the first command
 }
 
 // join moves the thread into namespaces of PID 1. Its children are then born

@@ -234,6 +234,16 @@ func (g *Group) Freeze(name string, on bool, deadline time.Duration) error {
 	})
 }
 
+// Populated reports whether a process lives in the named group or below it,
+// which is one file to read and no list.
+func (g *Group) Populated(name string) bool {
+	if g.v2 == "" {
+		return false
+	}
+	b, err := os.ReadFile(g.path(name, "cgroup.events"))
+	return err == nil && strings.Contains(string(b), "populated 1")
+}
+
 // Frozen reports whether the named group stands still.
 func (g *Group) Frozen(name string) bool {
 	b, err := os.ReadFile(g.path(name, "cgroup.events"))

@@ -139,16 +139,6 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	return nil
 }
 
-// busy reports whether a command is running or anything else lives in the view.
-func (h *Holder) busy() (bool, error) {
-	// A check goes on beside a command: a rebuild would end its candidates.
-	if h.sessions.any() || h.canaries.any() {
-		return true, nil
-	}
-	ps, err := h.inhabitants()
-	return len(ps) > 0, err
-}
-
 // record stores what changed about the holder.
 func (h *Holder) record() error { return h.dir.Store(h.rec) }
 

@@ -13,6 +13,16 @@ import (
 	"github.com/netsandbox/netsandbox/backends"
 )
 
+// busy reports whether the view is in use. The caller holds h.mu.
+func (h *Holder) busy() (bool, error) {
+	// A check goes on beside a command: a rebuild would end its candidates.
+	if h.sessions.any() || h.canaries.any() || h.group.Populated(viewGroup+"/commands") {
+		return true, nil
+	}
+	ps, err := h.inhabitants()
+	return len(ps) > 0, err
+}
+
 // inhabitants lists the processes that live in the view, without its PID 1. The
 // caller holds h.mu.
 func (h *Holder) inhabitants() ([]backends.Process, error) {

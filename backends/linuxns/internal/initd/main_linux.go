@@ -86,8 +86,12 @@ func boot() (*server, error) {
 	if b.Canary {
 		return s, canary.Drop()
 	}
-	if err := mode.DropCaps(); err != nil {
-		return nil, err
+	// With a user namespace they went before this program was executed, when no
+	// mask had to be mounted any more.
+	if !mode.UserNS() {
+		if err := mode.DropCaps(); err != nil {
+			return nil, err
+		}
 	}
 	s.startReaper()
 	return s, nil

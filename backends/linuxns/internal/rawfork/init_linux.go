@@ -24,13 +24,16 @@ type Init struct {
 	Socket int
 	Status int
 	Gate   int // one byte read from it lets PID 1 go on
+	// Drop lists capabilities to take from the bounding set before exec, while
+	// there is one thread to take them from.
+	Drop []int
 }
 
 // steps names what can fail on the way to PID 1, by number.
 var steps = [...]string{
 	1: "enter network namespace", 2: "enter user namespace", 3: "become root of the namespace",
 	4: "make pid namespace", 5: "make cgroup namespace", 6: "wait for the mounts",
-	7: "make mount namespace", 8: "execute init",
+	7: "make mount namespace", 8: "drop capabilities", 9: "execute init",
 }
 
 // Start forks PID 1 up to the point where it waits at its gate, and returns its
@@ -64,9 +67,14 @@ func (in *Init) Start() (int, error) {
 		flags |= unix.CLONE_NEWNET
 	}
 	empty := new(byte)
+	drop := make([]uintptr, len(in.Drop)+1) // never empty
+	for i, c := range in.Drop {
+		drop[i] = uintptr(c)
+	}
 	syscall.ForkLock.Lock()
 	pid, errno := forkInit(clone(in.Cgroup), handle(in.User), handle(in.Net), flags,
-		uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2]), uintptr(fds[3]), w.Fd(), empty, &argv[0], &env[0])
+		uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2]), uintptr(fds[3]), w.Fd(),
+		&drop[0], uintptr(len(in.Drop)), empty, &argv[0], &env[0])
 	syscall.ForkLock.Unlock()
 	w.Close()
 	if errno != 0 {
@@ -111,7 +119,7 @@ func ReadStatus(b []byte) error {
 //go:noinline
 //go:norace
 //go:nosplit
-func forkInit(ca *cloneArgs, user, net, flags, socket, status, gate, exe, rep uintptr, empty *byte, argv, env **byte) (uintptr, syscall.Errno) {
+func forkInit(ca *cloneArgs, user, net, flags, socket, status, gate, exe, rep uintptr, drop *uintptr, ndrop uintptr, empty *byte, argv, env **byte) (uintptr, syscall.Errno) {
 	var r report
 	var b byte
 	var n uintptr
@@ -176,6 +184,13 @@ func forkInit(ca *cloneArgs, user, net, flags, socket, status, gate, exe, rep ui
 		goto failed
 	}
 	r.step = 8
+	for n = 0; n < ndrop; n++ {
+		c := *(*uintptr)(unsafe.Add(unsafe.Pointer(drop), n*unsafe.Sizeof(n)))
+		if _, _, e = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); e != 0 {
+			goto failed
+		}
+	}
+	r.step = 9
 	_, _, e = syscall.RawSyscall6(unix.SYS_EXECVEAT, 6, uintptr(unsafe.Pointer(empty)),
 		uintptr(unsafe.Pointer(argv)), uintptr(unsafe.Pointer(env)), unix.AT_EMPTY_PATH, 0)
 failed:
