@@ -29,26 +29,44 @@ const archiveName = "originals.tar"
 // xattrKey is what star and GNU tar call an extended attribute in a pax header.
 const xattrKey = "SCHILY.xattr."
 
-// Archive keeps a second copy of everything that the steps will displace, in a
-// new directory dir, and makes it durable. It runs before the swap, when the
-// originals are still in their places.
-func (h *Host) Archive(ctx context.Context, steps []backends.Step, dir string) error {
+// Archive begins to keep a second copy of everything that the steps will
+// displace, in a new directory dir, while the caller stages. wait ends it and
+// makes it durable; until then the originals must stay in their places.
+func (h *Host) Archive(ctx context.Context, steps []backends.Step, dir string) (wait func() error, err error) {
 	t, err := openTree(h.root)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer t.close()
+	f, err := newArchive(dir)
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer t.close()
+		done <- t.archiveAll(ctx, f, steps)
+	}()
+	return func() error {
+		defer f.Close()
+		if err := <-done; err != nil {
+			return err
+		}
+		return durable("sync archive", func() error { return errors.Join(f.Sync(), syncDir(dir)) })
+	}, nil
+}
+
+func newArchive(dir string) (*os.File, error) {
 	if err := os.RemoveAll(dir); err != nil { // of an earlier try
-		return err
+		return nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
+		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, archiveName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+	return os.OpenFile(filepath.Join(dir, archiveName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+func (t *tree) archiveAll(ctx context.Context, f *os.File, steps []backends.Step) error {
 	buffer := bufio.NewWriterSize(f, 256<<10)
 	w := tar.NewWriter(buffer)
 	for _, s := range byPath(steps) {
@@ -62,10 +80,7 @@ func (h *Host) Archive(ctx context.Context, steps []backends.Step, dir string) e
 			return fmt.Errorf("archive %s: %w", s.Change.Path, err)
 		}
 	}
-	if err := errors.Join(w.Close(), buffer.Flush()); err != nil {
-		return err
-	}
-	return durable("sync archive", func() error { return errors.Join(f.Sync(), syncDir(dir)) })
+	return errors.Join(w.Close(), buffer.Flush())
 }
 
 // byPath sorts steps so that a directory comes before what is in it.

@@ -217,6 +217,13 @@ func (f *fixture) stageAs(txn string, cs []change.Change) []backends.Step {
 	return steps
 }
 
+func (f *fixture) archive(steps []backends.Step, dir string) error {
+	f.t.Helper()
+	wait, err := f.host.Archive(context.Background(), steps, dir)
+	f.ok(err)
+	return wait()
+}
+
 // back undoes and cleans, and wants nothing left over.
 func (f *fixture) back(steps []backends.Step) {
 	f.t.Helper()

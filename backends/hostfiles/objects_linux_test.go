@@ -38,7 +38,7 @@ func TestNamesThatNobodyExpects(t *testing.T) {
 	// With the first backup gone, so that the second has to know the names too.
 	ctx, second := context.Background(), filepath.Join(t.TempDir(), "second")
 	steps := f.stage(cs)
-	f.ok(f.host.Archive(ctx, steps, second))
+	f.ok(f.archive(steps, second))
 	f.ok(f.host.Swap(ctx, steps))
 	f.ok(f.host.Clean(ctx, steps, false))
 	steps, err := f.host.Restore(ctx, steps, second)
@@ -255,4 +255,22 @@ func TestFifoIsNotOpened(t *testing.T) {
 	if got[0].Type != "fifo" {
 		t.Errorf("observed %+v", got[0])
 	}
+}
+
+// Where nothing has an attribute, nothing new gets one: not even an empty label.
+func TestNewObjectsGetNoAttributes(t *testing.T) {
+	f := newFixture(t)
+	f.put("etc/a", "file:old")
+	steps := f.swap([]change.Change{
+		f.change("/etc/a", "file:new"), f.change("/etc/b", "file:b"), f.change("/etc/l", "link:a"), f.change("/etc/d", "dir"),
+	})
+	for _, n := range []string{"a", "b", "l", "d"} {
+		buf := make([]byte, 1024)
+		k, err := unix.Llistxattr(f.path("etc/"+n), buf)
+		f.ok(err)
+		if k > 0 {
+			t.Errorf("%s has %q", n, buf[:k])
+		}
+	}
+	f.back(steps)
 }

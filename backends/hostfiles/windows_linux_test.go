@@ -91,7 +91,7 @@ func TestArchiveOfAChangedFileIsRefused(t *testing.T) {
 			f.put("etc/a", "file:old")
 			steps := f.stage([]change.Change{f.change("/etc/a", "file:new")})
 			f.put("etc/a", now)
-			err := f.host.Archive(context.Background(), steps, filepath.Join(t.TempDir(), "second"))
+			err := f.archive(steps, filepath.Join(t.TempDir(), "second"))
 			if !errors.Is(err, backends.ErrHostChanged) {
 				t.Errorf("archive: %v", err)
 			}

@@ -22,9 +22,9 @@ type store string
 
 func (s store) Open(sum string) (io.ReadCloser, error) { return os.Open(filepath.Join(string(s), sum)) }
 
-// BenchmarkApply replaces N files of 900 bytes, with backup and durably, and
-// takes it back; side by side with cp and rsync writing the same bytes over the
-// same files. Each round runs all of them, so that a busy machine slows all.
+// BenchmarkApply replaces N files of 900 bytes, checked, with two backups and
+// durably, and takes it back; side by side with cp, without and with a backup,
+// and rsync writing the same bytes over the same files. Each round runs all of them, so that a busy machine slows all.
 func BenchmarkApply(b *testing.B) {
 	for _, n := range []int{1, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -42,6 +42,7 @@ func BenchmarkApply(b *testing.B) {
 				b.ReportMetric(float64(ds[len(ds)/2].Microseconds())/1000, name+"-ms")
 			}
 			b.ReportMetric(ratio(took, "apply", "cp+sync"), "apply/cp+sync")
+			b.ReportMetric(ratio(took, "apply", "backup+cp+sync"), "apply/backup+cp+sync")
 			b.ReportMetric(ratio(took, "apply", "rsync+sync"), "apply/rsync+sync")
 			b.ReportMetric(ratio(took, "undo", "apply"), "undo/apply")
 			b.ReportMetric(0, "ns/op")
@@ -130,5 +131,6 @@ func round(b *testing.B, disk string, n int, took map[string][]time.Duration) {
 		})
 	}
 	over("cp+sync", "cp", "-a", src+"/.", w.root+"/")
+	over("backup+cp+sync", "sh", "-c", `cp -a "$1" "$2" && cp -a "$3/." "$1/"`, "sh", w.root, filepath.Join(at, "backup"), src)
 	over("rsync+sync", "rsync", "-a", "-I", src+"/", w.root+"/")
 }

@@ -9,9 +9,10 @@ import (
 )
 
 // Archiver is a [backends.Host] that can keep a second copy of the originals,
-// away from the host's files, and make them anew from it.
+// away from the host's files, and make them anew from it. The copy is made while
+// the host stages; it is complete and durable when wait returns.
 type Archiver interface {
-	Archive(ctx context.Context, steps []backends.Step, dir string) error
+	Archive(ctx context.Context, steps []backends.Step, dir string) (wait func() error, err error)
 	Restore(ctx context.Context, steps []backends.Step, dir string) ([]backends.Step, error)
 }
 
@@ -73,16 +74,35 @@ func (t *Txn) Stage(ctx context.Context, host backends.Host, wanted backends.Wan
 	if !t.seen[recPrepare] {
 		return orderError("stage", t.status())
 	}
-	steps, err := host.Stage(ctx, t.Steps(), wanted)
+	steps, err := t.stage(ctx, host, wanted)
 	if err != nil {
 		return err
 	}
-	if a, ok := host.(Archiver); ok {
-		if err := a.Archive(ctx, steps, t.originals()); err != nil {
-			return fmt.Errorf("keep a second copy: %w", err)
-		}
-	}
 	return t.write(record{Kind: recStaged, Places: placesOf(steps)})
+}
+
+// stage stages and archives at once; neither needs what the other does.
+func (t *Txn) stage(ctx context.Context, host backends.Host, wanted backends.Wanted) ([]backends.Step, error) {
+	a, ok := host.(Archiver)
+	if !ok {
+		return host.Stage(ctx, t.Steps(), wanted)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wait, err := a.Archive(ctx, t.Steps(), t.originals())
+	if err != nil {
+		return nil, fmt.Errorf("keep a second copy: %w", err)
+	}
+	steps, err := host.Stage(ctx, t.Steps(), wanted)
+	if err != nil {
+		cancel()
+		_ = wait() // only so that nothing of it goes on; why it ended is known
+		return nil, err
+	}
+	if err := wait(); err != nil {
+		return nil, fmt.Errorf("keep a second copy: %w", err)
+	}
+	return steps, nil
 }
 
 // Swap changes the host. After an error the caller undoes.
