@@ -111,8 +111,16 @@ func (c *Command) Start() (int, error) {
 	for i, fd := range c.Files {
 		x.files[i] = uintptr(fd)
 	}
+	if c.UID == 0 && c.GID == 0 {
+		// Copying and taking apart PID 1's page tables for each command is a
+		// millisecond. A child with other credentials does not share its memory: a
+		// change of them makes the memory as dumpable as fs.suid_dumpable says
+		// (commit_creds, kernel/cred.c), PID 1's too.
+		x.clone.flags |= unix.CLONE_VM | unix.CLONE_VFORK
+	}
 	syscall.ForkLock.Lock()
 	pid, errno := forkCommand(x)
+	afterFork()
 	syscall.ForkLock.Unlock()
 	w.Close()
 	if errno != 0 {
@@ -130,23 +138,23 @@ func (c *Command) Start() (int, error) {
 	return 0, &StepError{Step(rep.step), syscall.Errno(rep.errno)}
 }
 
-// forkCommand forks and, in the child, becomes the command.
+// forkCommand forks and, in the child, becomes the command. The caller does what
+// has to be done in the parent: parent and child may share this frame.
 //
 //go:noinline
 //go:norace
 //go:nosplit
 func forkCommand(x *command) (uintptr, syscall.Errno) {
 	var r report
-	var denied syscall.Errno
+	var denied, e syscall.Errno
 	var i uintptr
 	beforeFork()
-	pid, _, e := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(x.clone)), unsafe.Sizeof(*x.clone), 0)
-	if e == unix.ENOSYS { // denied by the filter of a mode without user namespaces
-		pid, _, e = syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	pid, errno := vfork(unix.SYS_CLONE3, uintptr(unsafe.Pointer(x.clone)), unsafe.Sizeof(*x.clone))
+	if errno == uintptr(unix.ENOSYS) { // denied by the filter of a mode without user namespaces
+		pid, errno = vfork(syscall.SYS_CLONE, uintptr(x.clone.flags&^unix.CLONE_INTO_CGROUP)|uintptr(syscall.SIGCHLD), 0)
 	}
-	if e != 0 || pid != 0 {
-		afterFork()
-		return pid, e
+	if errno != 0 || pid != 0 {
+		return pid, syscall.Errno(errno)
 	}
 	afterForkInChild()
 	syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
