@@ -81,6 +81,7 @@ circuits that must survive do not.
   netsandbox check NAME
   netsandbox plan NAME
   netsandbox apply NAME --yes`,
+		Version:           thisVersion().Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.begin() },

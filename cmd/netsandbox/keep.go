@@ -26,7 +26,7 @@ func newKeepCmd(a *app) *cobra.Command {
 		Annotations: exits(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// Its stderr is the transaction's own log, kept with the transaction.
-			k := watcher{app: a, dir: args[0], log: zerolog.New(a.err).With().Timestamp().Logger()}
+			k := keeping{app: a, dir: args[0], log: zerolog.New(a.err).With().Timestamp().Logger()}
 			return lease.Keep(cmd.Context(), lease.FD, lease.KeepConfig{
 				Undo: k.undo, Decided: k.decided, Probe: k.probe(), Settle: k.settle, Log: k.log,
 			})
@@ -34,8 +34,8 @@ func newKeepCmd(a *app) *cobra.Command {
 	}
 }
 
-// watcher is the keeper's side that knows transactions and journals.
-type watcher struct {
+// keeping is the keeper's side that knows transactions and journals.
+type keeping struct {
 	*app
 	dir string // of the transaction
 	log zerolog.Logger
@@ -43,7 +43,7 @@ type watcher struct {
 
 // undo takes the transaction back, or finishes it where it was committed. It
 // works from the transaction's file alone: the journal may be what is broken.
-func (k watcher) undo(ctx context.Context, reason lease.Reason) (err error) {
+func (k keeping) undo(ctx context.Context, reason lease.Reason) (err error) {
 	t, err := txn.Open(k.dir)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func inWords(r lease.Reason) string {
 }
 
 // decided reports whether the transaction's file holds a verdict.
-func (k watcher) decided() (bool, error) {
+func (k keeping) decided() (bool, error) {
 	t, err := txn.Open(k.dir)
 	if err != nil {
 		return false, err
@@ -88,7 +88,7 @@ func (k watcher) decided() (bool, error) {
 }
 
 // settle brings the journal up to date, which every opening for change does.
-func (k watcher) settle() error {
+func (k keeping) settle() error {
 	ctx := context.Background() // the keeper's own was made from signals that it ignores
 	o, err := k.options()
 	if err != nil {
@@ -103,7 +103,7 @@ func (k watcher) settle() error {
 
 // probe returns the built-in probes of the plan that is tried, or nil where
 // there are none, or where a failed circuit is to be kept.
-func (k watcher) probe() func(context.Context) error {
+func (k keeping) probe() func(context.Context) error {
 	p, err := k.frozen()
 	if err != nil {
 		k.log.Warn().Err(err).Msg("keeper.blind") // the applier still judges; only the quick look is missing
@@ -115,7 +115,7 @@ func (k watcher) probe() func(context.Context) error {
 	return dials(p.Circuits)
 }
 
-func (k watcher) frozen() (*plan.Plan, error) {
+func (k keeping) frozen() (*plan.Plan, error) {
 	t, err := txn.Open(k.dir)
 	if err != nil {
 		return nil, err
