@@ -20,6 +20,7 @@ import (
 // base makes a directory tree below the host's /tmp with one file in it.
 func base(t *testing.T) string {
 	t.Helper()
+	nstest.Require(t, nstest.Root)
 	dir, err := os.MkdirTemp("/srv", "nsb-base-") // /tmp is ephemeral to a plan
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
+	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
 func TestViewIsFreshWhenNothingLivesInIt(t *testing.T) {
@@ -212,6 +213,7 @@ func TestDiscardLeavesNothing(t *testing.T) {
 }
 
 func TestCreateThatFailsLeavesNothing(t *testing.T) {
+	nstest.Require(t, nstest.Root)
 	e := plainEnv(t, t.TempDir(), func(s *backends.Spec) { s.Mode = "nonsense" })
 	if _, err := e.b.Create(t.Context(), e.spec); err == nil || !strings.Contains(err.Error(), `unknown isolation mode "nonsense"`) {
 		t.Fatalf("error %v", err)

@@ -196,7 +196,7 @@ func planOne(host *hostfiles.Host, wanted contents, p, what string) (change.Chan
 	if c.Old = found[0]; c.Old == nil {
 		c.Op = change.Added
 	}
-	e := &change.Entry{MTime: old.Add(time.Minute).UnixNano()}
+	e := &change.Entry{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), MTime: old.Add(time.Minute).UnixNano()}
 	switch target, link := strings.CutPrefix(what, "-> "); {
 	case what == "-":
 		c.Op = change.Deleted

@@ -71,6 +71,7 @@ func (v *view) exec(argv ...string) (status int, out string) {
 // battery runs the probes in a fresh view of the mode.
 func battery(t *testing.T, mode string) []Result {
 	t.Helper()
+	nstest.Require(t, nstest.Root)
 	f := layOut(t)
 	v := newView(t, f.StateRoot, mode)
 	arg, err := json.Marshal(f)
