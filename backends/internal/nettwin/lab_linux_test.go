@@ -23,7 +23,7 @@ type testLab struct {
 	twin                           *Twin
 }
 
-func newLab(t *testing.T, reqs ...nstest.Req) *testLab {
+func newLab(t testing.TB, reqs ...nstest.Req) *testLab {
 	t.Helper()
 	nstest.Require(t, append([]nstest.Req{nstest.Root, nstest.NetNS, nstest.TUN}, reqs...)...)
 	l := &testLab{Lab: netlab.New()}
@@ -57,7 +57,7 @@ func newLab(t *testing.T, reqs ...nstest.Req) *testLab {
 }
 
 // mirror makes the twin of the lab's host.
-func (l *testLab) mirror(t *testing.T, opt Options) {
+func (l *testLab) mirror(t testing.TB, opt Options) {
 	t.Helper()
 	ns, err := l.Node("inside")
 	must(t, err)
@@ -133,7 +133,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func must(t *testing.T, err error) {
 }
 
 // testWriter passes a process's words to the test's log.
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(b []byte) (int, error) {
 	w.t.Logf("%s", b)
