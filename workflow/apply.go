@@ -201,7 +201,7 @@ func ahead(from states.State, f guards.Facts, o ApplyOptions) (steps []states.Tr
 	for st := from; st != states.Trial; {
 		on, ok := states.Next(st)
 		if !ok {
-			r := impossible(guards.Facts{Env: f.Env, State: st}, states.Try).(*RefusedError)
+			r, _ := errors.AsType[*RefusedError](impossible(guards.Facts{Env: f.Env, State: st}, states.Try))
 			return steps, append(refusals, r.Refusals...)
 		}
 		edge, _ := states.Find(st, on)

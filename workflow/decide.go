@@ -61,7 +61,7 @@ func (a *attempt) undo(ctx context.Context, reason string, refusals []guards.Ref
 	a.doc.Outcome = "rolled_back"
 	undone := &UndoneError{Txn: a.txn.ID(), Reason: reason}
 	if a.doc.OutageMS > 0 {
-		undone.Outage = (time.Duration(a.doc.OutageMS * float64(time.Millisecond))).Round(time.Millisecond).String()
+		undone.Outage = time.Duration(a.doc.OutageMS * float64(time.Millisecond)).Round(time.Millisecond).String()
 	}
 	return errors.Join(undone, serr)
 }

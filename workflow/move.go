@@ -63,9 +63,9 @@ func (w *Workflow) do(ctx context.Context, p *place, m move) (moved, error) {
 		out.from, out.to = env.State, env.State
 		to, refusals, err := decide(ctx, m.facts, m.on)
 		out.refusals = refusals
-		if errors.As(err, new(*RefusedError)) {
+		if r, ok := errors.AsType[*RefusedError](err); ok {
 			refused = err
-			return w.refuse(tx, env, err.(*RefusedError), m.txn)
+			return w.refuse(tx, env, r, m.txn)
 		}
 		if err != nil {
 			return err

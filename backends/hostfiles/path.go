@@ -24,11 +24,6 @@ func join(d change.Path, name string) change.Path {
 	return d + "/" + change.Path(name)
 }
 
-// below reports whether p lies under dir.
-func below(p, dir change.Path) bool {
-	return dir == "/" && p != "/" || strings.HasPrefix(string(p), string(dir)+"/")
-}
-
 // valid reports a path that can be walked: absolute, clean, no NUL.
 func valid(p change.Path) bool {
 	s := string(p)

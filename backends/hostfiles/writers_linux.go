@@ -22,7 +22,7 @@ func writers(n *node) string {
 	for _, l := range links {
 		var st unix.Stat_t
 		// Through the magic link: the descriptor's own object, whatever its path.
-		if unix.Stat(l, &st) != nil || st.Ino != n.ino || uint64(st.Dev) != n.dev {
+		if unix.Stat(l, &st) != nil || st.Ino != n.ino || st.Dev != n.dev {
 			continue
 		}
 		pid := strings.Split(l, "/")[2]

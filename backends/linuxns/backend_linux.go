@@ -99,7 +99,7 @@ func usable(stateRoot string) error {
 		unix.FUSE_SUPER_MAGIC: "FUSE", unix.V9FS_MAGIC: "9p", unix.CEPH_SUPER_MAGIC: "Ceph",
 		unix.MSDOS_SUPER_MAGIC: "FAT",
 	}
-	if name, bad := refused[int64(fs.Type)]; bad {
+	if name, bad := refused[fs.Type]; bad {
 		return fmt.Errorf("%w: the state directory %s is on %s, which cannot hold the upper layer of an overlay: name a directory on ext4, xfs, btrfs or tmpfs with --state-dir",
 			backends.ErrUnavailable, stateRoot, name)
 	}

@@ -60,8 +60,10 @@ func TestOnlyTheCutWorldIsCut(t *testing.T) {
 	e := newEnv(t)
 	for _, where := range worlds {
 		for _, p := range []backends.Probe{
-			{Dial: "203.0.113.80:80"}, {Dial: "[2001:db8:80::80]:80"},
-			{Dial: "203.0.113.80:80", Interface: "eth0"}, {Dial: "203.0.113.80:80", Interface: "eth0", UID: 1000, GID: 1000},
+			{Dial: "203.0.113.80:80"},
+			{Dial: "[2001:db8:80::80]:80"},
+			{Dial: "203.0.113.80:80", Interface: "eth0"},
+			{Dial: "203.0.113.80:80", Interface: "eth0", UID: 1000, GID: 1000},
 		} {
 			p.Timeout = time.Second
 			if got := e.canary(where, p); got.OK() != (where != backends.InCut) {

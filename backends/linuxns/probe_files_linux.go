@@ -57,7 +57,7 @@ func tryStateRoot(_ context.Context, stateRoot string) (string, error) {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return "", fmt.Errorf("ask for the filesystem of %s: %w", dir, err)
 	}
-	if name, refused := refusedUppers[int64(fs.Type)]; refused {
+	if name, refused := refusedUppers[fs.Type]; refused {
 		return "", fmt.Errorf("%s is on %s, which cannot hold the layers of a view", dir, name)
 	}
 	return inScratch(dir, func(scratch string) (string, error) {
@@ -141,7 +141,7 @@ func tryOverlay(dir string) (err error) {
 	}
 	// A directory that redirects is an empty one in the upper plus an attribute.
 	if err := os.Rename(merged+"/dir", merged+"/dir2"); !errors.Is(err, unix.EXDEV) {
-		return fmt.Errorf("rename of a lower directory must be refused with EXDEV, got %v", err)
+		return fmt.Errorf("rename of a lower directory must be refused with EXDEV, got %v", err) //nolint:errorlint // nil says that it was not refused
 	}
 	if err := os.Remove(merged + "/gone"); err != nil {
 		return fmt.Errorf("delete through overlay: %w", err)

@@ -67,9 +67,15 @@ func tryPrivileges(context.Context, string) (string, error) {
 		bit  int
 		name string
 	}{
-		{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}, {unix.CAP_MKNOD, "CAP_MKNOD"},
-		{unix.CAP_SETUID, "CAP_SETUID"}, {unix.CAP_SETGID, "CAP_SETGID"}, {unix.CAP_CHOWN, "CAP_CHOWN"},
-		{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"}, {unix.CAP_FOWNER, "CAP_FOWNER"}, {unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},
+		{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
+		{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"},
+		{unix.CAP_MKNOD, "CAP_MKNOD"},
+		{unix.CAP_SETUID, "CAP_SETUID"},
+		{unix.CAP_SETGID, "CAP_SETGID"},
+		{unix.CAP_CHOWN, "CAP_CHOWN"},
+		{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
+		{unix.CAP_FOWNER, "CAP_FOWNER"},
+		{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},
 	} {
 		if data[c.bit/32].Effective&(1<<(c.bit%32)) == 0 {
 			lacks = append(lacks, c.name)
@@ -138,7 +144,7 @@ func trySeccomp(context.Context, string) (string, error) {
 		return "", err
 	}
 	if _, err := unix.Getpgid(0); !errors.Is(err, unix.EPERM) {
-		return "", fmt.Errorf("a refused system call answered %v", err)
+		return "", fmt.Errorf("a refused system call answered %v", err) //nolint:errorlint // nil says that it was not refused
 	}
 	return "filters are obeyed", nil
 }

@@ -36,8 +36,13 @@ type part struct {
 
 func parts() []part {
 	return []part{
-		{read: dumpLinks}, {read: dumpRaw}, {read: dumpNFT}, {read: dumpSysctls}, {read: dumpMounts},
-		{read: dumpProcesses, shared: true}, {read: dumpCgroups, shared: true},
+		{read: dumpLinks},
+		{read: dumpRaw},
+		{read: dumpNFT},
+		{read: dumpSysctls},
+		{read: dumpMounts},
+		{read: dumpProcesses, shared: true},
+		{read: dumpCgroups, shared: true},
 	}
 }
 

@@ -24,12 +24,18 @@ type rawDump struct {
 }
 
 var rawDumps = []rawDump{
-	{"address", unix.RTM_GETADDR, unix.SizeofIfAddrmsg, set(unix.IFA_CACHEINFO),
-		map[uint16]string{unix.IFA_ADDRESS: "addr", unix.IFA_LOCAL: "local", unix.IFA_BROADCAST: "brd"}},
-	{"route", unix.RTM_GETROUTE, unix.SizeofRtMsg, set(unix.RTA_CACHEINFO, unix.RTA_EXPIRES),
-		map[uint16]string{unix.RTA_DST: "dst", unix.RTA_SRC: "src", unix.RTA_GATEWAY: "via", unix.RTA_PREFSRC: "prefsrc"}},
-	{"rule", unix.RTM_GETRULE, unix.SizeofRtMsg, nil,
-		map[uint16]string{unix.FRA_DST: "to", unix.FRA_SRC: "from"}},
+	{
+		"address", unix.RTM_GETADDR, unix.SizeofIfAddrmsg, set(unix.IFA_CACHEINFO),
+		map[uint16]string{unix.IFA_ADDRESS: "addr", unix.IFA_LOCAL: "local", unix.IFA_BROADCAST: "brd"},
+	},
+	{
+		"route", unix.RTM_GETROUTE, unix.SizeofRtMsg, set(unix.RTA_CACHEINFO, unix.RTA_EXPIRES),
+		map[uint16]string{unix.RTA_DST: "dst", unix.RTA_SRC: "src", unix.RTA_GATEWAY: "via", unix.RTA_PREFSRC: "prefsrc"},
+	},
+	{
+		"rule", unix.RTM_GETRULE, unix.SizeofRtMsg, nil,
+		map[uint16]string{unix.FRA_DST: "to", unix.FRA_SRC: "from"},
+	},
 }
 
 func set(ns ...uint16) map[uint16]bool {

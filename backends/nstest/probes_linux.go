@@ -130,7 +130,7 @@ func probeLandlock() error {
 		return fmt.Errorf("ask for the Landlock version: %w", errno)
 	}
 	if abi < 1 {
-		return fmt.Errorf("Landlock version %d", abi)
+		return fmt.Errorf("version %d of Landlock is none", abi)
 	}
 	return nil
 }

@@ -291,8 +291,10 @@ func TestImportsStayLight(t *testing.T) {
 		t.Fatal(err)
 	}
 	deps := strings.Fields(string(out))
-	allowed := []string{"golang.org/x/sys/unix",
-		"github.com/netsandbox/netsandbox/workflow/clock", "github.com/netsandbox/netsandbox/workflow/execlog"}
+	allowed := []string{
+		"golang.org/x/sys/unix",
+		"github.com/netsandbox/netsandbox/workflow/clock", "github.com/netsandbox/netsandbox/workflow/execlog",
+	}
 	for _, d := range deps {
 		if first, _, _ := strings.Cut(d, "/"); strings.Contains(first, ".") && !slices.Contains(allowed, d) {
 			t.Errorf("imports %s", d)

@@ -139,8 +139,10 @@ func (k *keeper) rewind() error {
 func (k *keeper) watch() (_ Reason, released bool) {
 	for {
 		fds := []unix.PollFd{
-			{Fd: int32(k.sock), Events: unix.POLLIN}, {Fd: int32(k.pid), Events: unix.POLLIN},
-			{Fd: int32(k.timer), Events: unix.POLLIN}, {Fd: int32(k.wake), Events: unix.POLLIN},
+			{Fd: int32(k.sock), Events: unix.POLLIN},
+			{Fd: int32(k.pid), Events: unix.POLLIN},
+			{Fd: int32(k.timer), Events: unix.POLLIN},
+			{Fd: int32(k.wake), Events: unix.POLLIN},
 		}
 		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			return Lapsed, false // blind is as bad as late

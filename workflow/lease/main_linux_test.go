@@ -166,9 +166,10 @@ func playApplier(dir, how string) error {
 				if err := p.leave("txn", "commit"); err != nil {
 					return err
 				}
-				_, err := l.conn.Write(packet(msgRelease, "commit"))
+				if _, err := l.conn.Write(packet(msgRelease, "commit")); err != nil {
+					return err
+				}
 				os.Exit(0)
-				return err
 			}
 		}
 	}

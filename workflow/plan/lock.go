@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ func (s *Store) lock() (unlock func(), err error) {
 		if err == nil {
 			return func() { f.Close() }, nil
 		}
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			f.Close()
 			return nil, fmt.Errorf("lock plan store: %w", err)
 		}

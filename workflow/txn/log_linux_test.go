@@ -104,7 +104,7 @@ func TestForeignAndNewerFilesAreRefused(t *testing.T) {
 	if _, err := Open(write(t, []byte(strings.Repeat("SQLite format 3 ", 100)))); !errors.Is(err, ErrForeign) {
 		t.Errorf("foreign: %v", err)
 	}
-	newer, s, err := frame(sum{}, []byte(`{"kind":"header","header":{"format":2,"id":"apply-x"}}`))
+	newer, _, err := frame(sum{}, []byte(`{"kind":"header","header":{"format":2,"id":"apply-x"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

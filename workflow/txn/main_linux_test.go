@@ -78,10 +78,16 @@ var wantedFiles = [][2]string{
 	{"/etc/app/conf", "mode = new\n"},
 	{"/etc/app/gone", "-"},
 	{"/etc/app/link", "-> fresh"},
-	{"/etc/app/tree", "-"}, {"/etc/app/tree/a", "-"}, {"/etc/app/tree/b", "-"}, {"/etc/app/tree/b/c", "-"},
-	{"/etc/app/becomes-dir", "/"}, {"/etc/app/becomes-dir/x", "inside\n"},
+	{"/etc/app/tree", "-"},
+	{"/etc/app/tree/a", "-"},
+	{"/etc/app/tree/b", "-"},
+	{"/etc/app/tree/b/c", "-"},
+	{"/etc/app/becomes-dir", "/"},
+	{"/etc/app/becomes-dir/x", "inside\n"},
 	{"/etc/mode", "/"},
-	{"/srv/new", "/"}, {"/srv/new/deep", "/"}, {"/srv/new/deep/file", "new file\n"},
+	{"/srv/new", "/"},
+	{"/srv/new/deep", "/"},
+	{"/srv/new/deep/file", "new file\n"},
 }
 
 func newWorld(t testing.TB) *world {

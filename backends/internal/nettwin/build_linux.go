@@ -236,7 +236,7 @@ func (r *replica) try(list []wish) ([]wish, error) {
 		if err == nil || errors.Is(err, unix.EEXIST) {
 			continue
 		}
-		if _, ok := err.(unix.Errno); !ok {
+		if _, ok := errors.AsType[unix.Errno](err); !ok {
 			return nil, fmt.Errorf("add %s: %w", list[i].text, err)
 		}
 		list[i].err = err

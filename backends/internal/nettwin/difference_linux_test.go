@@ -49,30 +49,66 @@ func TestDifferenceOfEachKind(t *testing.T) {
 		change []string
 		want   []string
 	}{
-		{KindLink, []string{"ip link set eth1 mtu 1300"},
-			[]string{"ip link set eth1 up type tun address MAC mtu 1300 txqueuelen 10000 (was up type tun address MAC mtu 1420 txqueuelen 10000)"}},
-		{KindLink, []string{"ip link add v0 type veth peer name v1"},
-			[]string{"ip link add v0 down type veth address MAC mtu 1500 txqueuelen 1000", "ip link add v1 down type veth address MAC mtu 1500 txqueuelen 1000"}},
-		{KindAddress, []string{"ip addr add 192.0.2.9/24 dev eth0"},
-			[]string{"ip address add 192.0.2.9/24 dev eth0"}},
-		{KindNexthop, []string{"ip nexthop add id 7 via 192.0.2.1 dev eth0"},
-			[]string{"ip nexthop add id 7 dev eth0 via 192.0.2.1 proto 0"}},
-		{KindRoute, []string{"ip route replace default via 192.0.2.254"},
-			[]string{"ip route replace default table main via 192.0.2.254 dev eth0 proto boot (was via 192.0.2.1 dev eth0 proto boot)"}},
-		{KindRoute, []string{"ip route add 10.0.0.0/8 via 198.51.100.1 table 77"},
-			[]string{"ip route add 10.0.0.0/8 table 77 via 198.51.100.1 dev eth1 proto boot"}},
-		{KindRoute, []string{"ip -6 route del default"},
-			[]string{"ip route del inet6 default table main metric 1024 via 2001:db8:1::1 dev eth0 proto boot"}},
-		{KindRule, []string{"ip rule add pref 9 from all blackhole"},
-			[]string{"ip rule add pref 9 from all blackhole"}},
-		{KindNeighbor, []string{"ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:01 dev eth0 nud permanent"},
-			[]string{"ip neigh add 192.0.2.77 dev eth0 lladdr 02:00:00:00:00:01 nud permanent"}},
-		{KindNFT, []string{"nft add table inet f"},
-			[]string{"nft add table inet f"}},
-		{KindSysctl, []string{"sysctl -qw net.ipv4.conf.eth0.rp_filter=2"},
-			[]string{`sysctl -w net.ipv4.conf.eth0.rp_filter="2" (was "1")`}},
-		{KindQdisc, []string{"tc qdisc add dev eth0 clsact"},
-			[]string{"tc qdisc add dev eth0 parent ffff:fff1 clsact handle ffff:"}},
+		{
+			KindLink,
+			[]string{"ip link set eth1 mtu 1300"},
+			[]string{"ip link set eth1 up type tun address MAC mtu 1300 txqueuelen 10000 (was up type tun address MAC mtu 1420 txqueuelen 10000)"},
+		},
+		{
+			KindLink,
+			[]string{"ip link add v0 type veth peer name v1"},
+			[]string{"ip link add v0 down type veth address MAC mtu 1500 txqueuelen 1000", "ip link add v1 down type veth address MAC mtu 1500 txqueuelen 1000"},
+		},
+		{
+			KindAddress,
+			[]string{"ip addr add 192.0.2.9/24 dev eth0"},
+			[]string{"ip address add 192.0.2.9/24 dev eth0"},
+		},
+		{
+			KindNexthop,
+			[]string{"ip nexthop add id 7 via 192.0.2.1 dev eth0"},
+			[]string{"ip nexthop add id 7 dev eth0 via 192.0.2.1 proto 0"},
+		},
+		{
+			KindRoute,
+			[]string{"ip route replace default via 192.0.2.254"},
+			[]string{"ip route replace default table main via 192.0.2.254 dev eth0 proto boot (was via 192.0.2.1 dev eth0 proto boot)"},
+		},
+		{
+			KindRoute,
+			[]string{"ip route add 10.0.0.0/8 via 198.51.100.1 table 77"},
+			[]string{"ip route add 10.0.0.0/8 table 77 via 198.51.100.1 dev eth1 proto boot"},
+		},
+		{
+			KindRoute,
+			[]string{"ip -6 route del default"},
+			[]string{"ip route del inet6 default table main metric 1024 via 2001:db8:1::1 dev eth0 proto boot"},
+		},
+		{
+			KindRule,
+			[]string{"ip rule add pref 9 from all blackhole"},
+			[]string{"ip rule add pref 9 from all blackhole"},
+		},
+		{
+			KindNeighbor,
+			[]string{"ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:01 dev eth0 nud permanent"},
+			[]string{"ip neigh add 192.0.2.77 dev eth0 lladdr 02:00:00:00:00:01 nud permanent"},
+		},
+		{
+			KindNFT,
+			[]string{"nft add table inet f"},
+			[]string{"nft add table inet f"},
+		},
+		{
+			KindSysctl,
+			[]string{"sysctl -qw net.ipv4.conf.eth0.rp_filter=2"},
+			[]string{`sysctl -w net.ipv4.conf.eth0.rp_filter="2" (was "1")`},
+		},
+		{
+			KindQdisc,
+			[]string{"tc qdisc add dev eth0 clsact"},
+			[]string{"tc qdisc add dev eth0 parent ffff:fff1 clsact handle ffff:"},
+		},
 	} {
 		t.Run(string(c.kind)+"/"+c.change[0], func(t *testing.T) {
 			l.mirror(t, Options{})

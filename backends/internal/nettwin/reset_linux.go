@@ -78,8 +78,11 @@ func plainRules(c *rtnl.Conn) error {
 		pref uint32
 		tab  byte
 	}{
-		{unix.AF_INET, 0, unix.RT_TABLE_LOCAL}, {unix.AF_INET, 32766, unix.RT_TABLE_MAIN}, {unix.AF_INET, 32767, unix.RT_TABLE_DEFAULT},
-		{unix.AF_INET6, 0, unix.RT_TABLE_LOCAL}, {unix.AF_INET6, 32766, unix.RT_TABLE_MAIN},
+		{unix.AF_INET, 0, unix.RT_TABLE_LOCAL},
+		{unix.AF_INET, 32766, unix.RT_TABLE_MAIN},
+		{unix.AF_INET, 32767, unix.RT_TABLE_DEFAULT},
+		{unix.AF_INET6, 0, unix.RT_TABLE_LOCAL},
+		{unix.AF_INET6, 32766, unix.RT_TABLE_MAIN},
 	} {
 		m := rtnl.PlainRule(r.af, r.pref, r.tab)
 		wanted[rtnl.RuleText(m)] = m

@@ -71,8 +71,13 @@ func overlay(t testing.TB, lower, layer, merged string) {
 	must(t, err)
 	defer unix.Close(fs)
 	for _, o := range [][2]string{
-		{"lowerdir", lower}, {"upperdir", layer + "/upper"}, {"workdir", layer + "/work"},
-		{"redirect_dir", "nofollow"}, {"metacopy", "off"}, {"index", "off"}, {"xino", "auto"},
+		{"lowerdir", lower},
+		{"upperdir", layer + "/upper"},
+		{"workdir", layer + "/work"},
+		{"redirect_dir", "nofollow"},
+		{"metacopy", "off"},
+		{"index", "off"},
+		{"xino", "auto"},
 	} {
 		must(t, unix.FsconfigSetString(fs, o[0], o[1]))
 	}

@@ -48,15 +48,18 @@ func TestRemove(t *testing.T) {
 		{"a new parent stays", "true", "mkdir a; echo y > a/f", []string{"a/f"}, "added a/\n", "a"},
 		{
 			"one name below a deleted directory", "mkdir -p a/b; echo x > a/f; echo x > a/b/g; echo x > a/b/h", "rm -r a",
-			[]string{"a/b/g"}, "deleted a/b/h\ndeleted a/f\n", "a a/b a/b/h a/f",
+			[]string{"a/b/g"},
+			"deleted a/b/h\ndeleted a/f\n", "a a/b a/b/h a/f",
 		},
 		{
 			"one name that an opaque directory hides", "mkdir a; echo x > a/f; echo x > a/g", "rm -r a; mkdir a; echo n > a/n",
-			[]string{"a/f"}, "deleted a/g\nadded a/n\n", "a a/g a/n",
+			[]string{"a/f"},
+			"deleted a/g\nadded a/n\n", "a a/g a/n",
 		},
 		{
 			"one name of an opaque directory's own", "mkdir a; echo x > a/f; echo x > a/g", "rm -r a; mkdir a; echo n > a/f",
-			[]string{"a/f"}, "deleted a/g\n", "a a/g",
+			[]string{"a/f"},
+			"deleted a/g\n", "a a/g",
 		},
 		{"a file in a directory's place", "mkdir a; echo x > a/f", "rm -r a; echo y > a", []string{"a"}, "", ""},
 		{"what was never changed", "echo x > f; echo x > g", "echo y > f", []string{"g", "no/such"}, "modified f\n", "f"},

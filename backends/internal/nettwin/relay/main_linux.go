@@ -151,7 +151,7 @@ func (s *server) start(q *Start) error {
 	s.started, s.relay.cut = true, q.Cut
 	for _, r := range s.readers {
 		go func() {
-			if err := r.run(); err != nil && !gone(err) {
+			if err := r.run(); !gone(err) {
 				fmt.Fprintf(os.Stderr, "netsandbox-relay: read tap %s: %v\n", r.itf.Name, err)
 			}
 		}()

@@ -174,7 +174,7 @@ func forkInit(ca *cloneArgs, user, net, flags, socket, status, gate, exe, rep ui
 	b = '1'
 	syscall.RawSyscall(unix.SYS_WRITE, 4, uintptr(unsafe.Pointer(&b)), 1)
 	r.step = 6
-	if n, _, e = syscall.RawSyscall(unix.SYS_READ, 5, uintptr(unsafe.Pointer(&b)), 1); n != 1 {
+	if n, _, _ = syscall.RawSyscall(unix.SYS_READ, 5, uintptr(unsafe.Pointer(&b)), 1); n != 1 {
 		goto end // the builder is gone and nobody reads a report
 	}
 	syscall.RawSyscall(unix.SYS_CLOSE, 5, 0, 0)

@@ -123,7 +123,8 @@ func (s setup) environment() (e Env, shutdown func() error, err error) {
 			return e, nil, err
 		}
 	}
-	user, twin, sibling := -1, -1, -1
+	user, sibling := -1, -1
+	var twin int
 	if mode.UserNS() {
 		if user, twin, err = rawfork.Namespaces(mode.Shift, harden.Ids, true); err != nil {
 			return e, nil, err
