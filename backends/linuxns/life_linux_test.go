@@ -49,16 +49,24 @@ func TestRebuildKeepsTheNetworkAndRun(t *testing.T) {
 	}
 }
 
+// A command whose view dies under it is never run again, however early that was:
+// it may have done half of its work.
 func TestInitKilledUnderACommand(t *testing.T) {
+	dir := base(t)
 	e := newEnv(t)
-	c, out := e.client(t, "sh", "-c", "echo ready; exec sleep 1000")
-	line(t, out, "ready")
-	syscall.Kill(e.status().Init, syscall.SIGKILL)
-	c.Stderr = nil
-	if c.Wait(); c.ProcessState.ExitCode() != 125 {
-		t.Errorf("the client ended with %v", c.ProcessState)
+	for i := range 5 {
+		c, out := e.client(t, "sh", "-c", "echo x >> "+dir+"/runs; echo ready; exec sleep 1000")
+		line(t, out, "ready")
+		if err := syscall.Kill(e.status().Init, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if c.Wait(); c.ProcessState.ExitCode() != 125 {
+			t.Errorf("the client ended with %v", c.ProcessState)
+		}
+		if got := e.must("cat", dir+"/runs"); got != strings.Repeat("x\n", i+1) {
+			t.Fatalf("ran %q", got)
+		}
 	}
-	e.must("true")
 }
 
 func TestHolderKilled(t *testing.T) {

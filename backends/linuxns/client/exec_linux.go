@@ -17,7 +17,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
-// errGone: the connection ended before the start was confirmed, so nothing ran.
+// errGone: the connection ended before the command was accepted, so nothing ran.
 var errGone = errors.New("the view ended before the command was started")
 
 // Exec runs a command in the view and returns its status as a shell would: the
@@ -47,7 +47,7 @@ func run(ctx context.Context, spec backends.Spec, r Request, signals chan os.Sig
 	s.signals, s.ready = signals, ready
 	status, err := s.attempt(ctx, spec)
 	if errors.Is(err, errGone) {
-		// Init or holder had just died. Only before a start is confirmed may a
+		// Init or holder had just died. Only before it is accepted may a
 		// command be sent again: afterwards it may have done half of its work.
 		status, err = s.attempt(ctx, spec)
 	}
@@ -151,14 +151,13 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 	if err := conn.Send(s.start, s.body, s.fds...); err != nil {
 		return StatusFailed, errors.Join(errGone, err)
 	}
-	var e wire.Event
-	_, fds, err := conn.Recv(&e)
+	e, fds, err := begin(conn)
 	if ctx.Err() != nil {
 		wire.CloseAll(fds)
 		return StatusFailed, ctx.Err()
 	}
 	if err != nil {
-		return StatusFailed, errors.Join(errGone, err)
+		return StatusFailed, err
 	}
 	if !e.Started {
 		wire.CloseAll(fds)
@@ -178,6 +177,24 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 		defer t.close()
 	}
 	return follow(ctx, conn, t, s.signals)
+}
+
+// begin waits for the start of the command, or for why there is none.
+func begin(conn *wire.Conn) (wire.Event, []int, error) {
+	var e wire.Event
+	_, fds, err := conn.Recv(&e)
+	if err != nil {
+		return e, nil, errors.Join(errGone, err)
+	}
+	if !e.Accepted {
+		return e, fds, nil
+	}
+	wire.CloseAll(fds)
+	e = wire.Event{}
+	if _, fds, err = conn.Recv(&e); err != nil {
+		return e, nil, lost(err)
+	}
+	return e, fds, nil
 }
 
 // forwarded are the signals that a command gets instead of us.

@@ -1,12 +1,10 @@
 package builder
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -33,8 +31,6 @@ type Request struct {
 	NewNet    bool
 	// Cgroup is where PID 1 is born, or -1.
 	Cgroup int
-	// Place, where it is not nil, puts a new PID 1 under more limits.
-	Place  func(pid int) error
 	Exe    int // the program to run as PID 1
 	Socket int // PID 1's end of the socket to the holder
 
@@ -59,39 +55,8 @@ type View struct {
 	Notes    []string
 }
 
-// Build makes the view and returns when its PID 1 serves. When ctx ends first,
-// what was begun is taken down as soon as the kernel lets go of it.
-func Build(ctx context.Context, r Request) (*View, error) {
-	type result struct {
-		v   *View
-		err error
-	}
-	done := make(chan result)
-	go func() {
-		// Never unlocked: the thread has namespaces and ids of its own and dies with
-		// the goroutine.
-		runtime.LockOSThread()
-		if r.Place == nil {
-			r.Place = func(int) error { return nil }
-		}
-		v, err := (&build{Request: r}).run()
-		select {
-		case done <- result{v, err}:
-		case <-ctx.Done():
-			if v != nil {
-				v.abandon()
-			}
-		}
-	}()
-	select {
-	case res := <-done:
-		return res.v, res.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("build view: %w", ctx.Err())
-	}
-}
-
-func (v *View) abandon() {
+// Abandon takes the view down again.
+func (v *View) Abandon() {
 	v.MountNS.Close()
 	kill(v.PID)
 }
@@ -225,8 +190,6 @@ func (b *build) raise(status, open *os.File) error {
 		rest, _ := io.ReadAll(status)
 		return fmt.Errorf("start init: %w", rawfork.ReadStatus(rest))
 	}
-	placed := make(chan error, 1)
-	go func() { placed <- b.Place(b.view.PID) }()
 	if err := b.kernelViews(); err != nil {
 		return err
 	}
@@ -250,7 +213,7 @@ func (b *build) raise(status, open *os.File) error {
 	if err := rawfork.ReadStatus(said); err != nil {
 		return fmt.Errorf("start init: %w", err)
 	}
-	return <-placed // before the first command
+	return nil
 }
 
 // join moves the thread into namespaces of PID 1. Its children are then born

@@ -225,6 +225,9 @@ func (b *build) stage(p *piece, i int) error {
 	if l.unmapped != nil {
 		return l.unmapped
 	}
+	if p.ReadOnly && i > 0 { // nothing can be written, so there is nothing to keep
+		return b.lowerOnly(p, n, "l"+n)
+	}
 	if err := b.upper(p, n, l.stat, l.xattrs); err != nil {
 		return err
 	}
@@ -273,10 +276,8 @@ func writable(tree int) error {
 // shown falls back to an overlay without an upper: the tree can be read, its
 // sockets stay dead, which those below a bind would not be.
 func (b *build) shown(p *piece, n string, why error) error {
-	for _, d := range []string{"s" + n, "e" + n} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			return err
-		}
+	if err := os.Mkdir("s"+n, 0o755); err != nil {
+		return err
 	}
 	raw, err := mounts.Clone(unix.AT_FDCWD, p.Point, false)
 	if err != nil {
@@ -285,14 +286,24 @@ func (b *build) shown(p *piece, n string, why error) error {
 	if err := b.attachScratch(raw, "s"+n); err != nil {
 		return err
 	}
-	// The second lower must be empty: its names show.
-	t, err := mounts.New("overlay", unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID,
-		"lowerdir=s"+n+":e"+n)
-	if err != nil {
+	if err := b.lowerOnly(p, n, "s"+n); err != nil {
 		return errors.Join(why, err)
 	}
 	p.Treatment, p.Reason = mountplan.ReadOnly, p.FS+" takes no layer: "+why.Error()
 	p.attrs |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID
+	return nil
+}
+
+// lowerOnly makes an overlay that has no upper.
+func (b *build) lowerOnly(p *piece, n, lower string) error {
+	if err := os.Mkdir("e"+n, 0o755); err != nil {
+		return err
+	}
+	// An overlay without upper takes two lowers, and the names in both show.
+	t, err := mounts.New("overlay", unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_RDONLY, "lowerdir="+lower+":e"+n)
+	if err != nil {
+		return err
+	}
 	return b.keep(p, n, t)
 }
 

@@ -13,43 +13,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// legacy lists the v1 controllers that a view is put under: limits that cgroup2
-// does not have here, and the freezer where there is no cgroup2 at all.
-func (g *Group) legacy() map[string]string {
-	out := map[string]string{}
-	for _, c := range []string{"pids", "memory", "freezer"} {
-		mount, ok := g.v1[c]
-		if ok && (c != "freezer" || g.v2 == "") {
-			out[c] = filepath.Join(mount, Tag, g.id, "view")
-		}
-	}
-	return out
+// legacy is the view's group under a v1 controller.
+func (g *Group) legacy(controller string) (dir string, ok bool) {
+	mount, ok := g.v1[controller]
+	return filepath.Join(mount, Tag, g.id, "view"), ok
 }
 
-// Place puts a view's PID 1 under the v1 controllers, with their limits. All
-// that it starts is born there. Moving a process waits for a grace period of
-// the kernel (up to 20 ms when nobody moved one lately), so it is done beside
-// something else.
-func (g *Group) Place(pid int) error {
-	for controller, dir := range g.legacy() {
+// Enter puts one thread of the calling process under the v1 controllers that
+// limit a view, with their limits: what it forks is born there. Moving a PID 1
+// instead would cost each build up to 20 ms, and every fork on the machine
+// waits meanwhile.
+func (g *Group) Enter(tid int) error {
+	for _, c := range []struct{ controller, file, value string }{
+		{"pids", "pids.max", strconv.Itoa(maxTasks())},
+		{"memory", "memory.limit_in_bytes", strconv.FormatUint(maxMemory(), 10)},
+	} {
+		dir, ok := g.legacy(c.controller)
+		if !ok {
+			continue
+		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
-		switch controller {
-		case "pids":
-			if err := set(dir, "pids.max", strconv.Itoa(maxTasks())); err != nil {
-				return err
-			}
-		case "memory":
-			if err := set(dir, "memory.limit_in_bytes", strconv.FormatUint(maxMemory(), 10)); err != nil {
-				return err
-			}
+		if err := set(dir, c.file, c.value); err != nil {
+			return err
 		}
-		if err := set(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		if err := set(dir, "tasks", strconv.Itoa(tid)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Place puts a view's PID 1 under the v1 freezer where that is the only one. A
+// thread of the holder must not be in it, or it would be frozen along.
+func (g *Group) Place(pid int) error {
+	dir, ok := g.legacy("freezer")
+	if !ok || g.v2 != "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	return set(dir, "cgroup.procs", strconv.Itoa(pid))
 }
 
 func set(dir, file, value string) error {
@@ -61,7 +67,7 @@ func set(dir, file, value string) error {
 
 // freezeV1 is Freeze through the v1 freezer.
 func (g *Group) freezeV1(on bool, deadline time.Duration) error {
-	dir, ok := g.legacy()["freezer"]
+	dir, ok := g.legacy("freezer")
 	if !ok {
 		return fmt.Errorf("freeze view: this machine has no freezer: %w", errors.ErrUnsupported)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
@@ -38,9 +39,11 @@ type Holder struct {
 	frozen int
 	thawed *sync.Cond
 	twin   *nettwin.Twin
-	notes  []string // of the choice of mode
-	built  []string // of the last build
-	rec    envdir.Holder
+	// builder is started by the first build.
+	builder *builder.Thread
+	notes   []string // of the choice of mode
+	built   []string // of the last build
+	rec     envdir.Holder
 
 	sessions sessions
 	canaries canaries
@@ -133,9 +136,14 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	if sent != nil && v.alive() {
 		return fmt.Errorf("reach the view's init: %w", sent)
 	}
-	// A view that just died: the client reads the end of its connection before a
-	// start was confirmed, and tries once more.
+	// A view that just died: the client reads the end of its connection before its
+	// command was accepted, and tries once more.
 	h.sessions.add(v, c)
+	// After the hand-over: a command is waiting for it, and until then the older
+	// record makes a later holder and a comparison more careful, not less.
+	if err := h.record(); err != nil {
+		fmt.Fprintln(os.Stderr, "holder:", err)
+	}
 	return nil
 }
 

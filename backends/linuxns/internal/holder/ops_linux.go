@@ -21,6 +21,15 @@ import (
 func (h *Holder) dispatch(op wire.Op, fds []int, r *wire.Reply) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	was := h.view
+	err := h.do(op, fds, r)
+	if h.view != was { // built or ended
+		err = errors.Join(err, h.record())
+	}
+	return err
+}
+
+func (h *Holder) do(op wire.Op, fds []int, r *wire.Reply) error {
 	// An operation that has begun is finished: its caller may be gone.
 	ctx := context.Background()
 	switch op.Name {

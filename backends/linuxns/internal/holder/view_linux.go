@@ -88,7 +88,7 @@ func (h *Holder) stop() error {
 	v.ns.Close()
 	h.view = nil
 	h.rec.Init, h.rec.InitStart = 0, 0
-	return h.record()
+	return nil
 }
 
 // build makes a new view. The caller holds h.mu and nothing of an old one is left.
@@ -121,12 +121,16 @@ func (h *Holder) build(ctx context.Context) (_ *view, err error) {
 	if err != nil {
 		return nil, err
 	}
-	built, err := builder.Build(ctx, builder.Request{
+	built, err := h.onBuilder(ctx, builder.Request{
 		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Mode: h.mode,
-		User: h.user, Net: h.net, Cgroup: group, Place: h.group.Place, Exe: h.exe, Socket: socket, Run: h.run,
+		User: h.user, Net: h.net, Cgroup: group, Exe: h.exe, Socket: socket, Run: h.run,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("build view: %w", err)
+	}
+	if err := h.group.Place(built.PID); err != nil {
+		built.Abandon()
+		return nil, err
 	}
 	h.dropRun()
 	v := &view{conn: conn, ns: built.MountNS, gone: make(chan struct{})}
@@ -148,5 +152,23 @@ func (h *Holder) build(ctx context.Context) (_ *view, err error) {
 			return nil, err
 		}
 	}
-	return v, h.dir.Store(h.rec)
+	return v, nil
+}
+
+// onBuilder builds on the holder's builder thread, which is under the limits of
+// views. One that hangs is left behind.
+func (h *Holder) onBuilder(ctx context.Context, r builder.Request) (*builder.View, error) {
+	if h.builder == nil {
+		t, err := builder.NewThread(h.group.Enter)
+		if err != nil {
+			return nil, err
+		}
+		h.builder = t
+	}
+	v, err := h.builder.Build(ctx, r)
+	if ctx.Err() != nil {
+		h.builder.Close()
+		h.builder = nil
+	}
+	return v, err
 }

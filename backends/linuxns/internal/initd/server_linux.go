@@ -65,6 +65,12 @@ func (s *server) session(conn *wire.Conn, who wire.Caller) {
 		conn.Send(wire.Event{Status: 125, Error: err.Error()}, nil)
 		return
 	}
+	// The point of no return, before the command can do anything.
+	if err := conn.Send(wire.Event{Accepted: true}, nil); err != nil {
+		wire.CloseAll(fds)
+		t.close()
+		return
+	}
 	cmd.Cgroup = s.openGroup()
 	pid, done, err := s.children.start(cmd)
 	if cmd.Cgroup >= 0 {

@@ -49,13 +49,16 @@ type Start struct {
 	Limits []Limit `json:"limits"` // index is the resource number
 }
 
-// Event goes from PID 1 to the client. The first is Started or a failure; with
-// Started the master of the command's terminal comes along, if it has one.
+// Event goes from PID 1 to the client. Accepted comes first, before anything is
+// run: a client that has not seen it may send its command again. Then comes
+// Started, with the master of the command's terminal if it has one, or a
+// failure, and at last Exited.
 type Event struct {
-	Started bool `json:"started,omitempty"`
-	Exited  bool `json:"exited,omitempty"`
-	Exit    int  `json:"exit,omitempty"`
-	Signal  int  `json:"signal,omitempty"`
+	Accepted bool `json:"accepted,omitempty"`
+	Started  bool `json:"started,omitempty"`
+	Exited   bool `json:"exited,omitempty"`
+	Exit     int  `json:"exit,omitempty"`
+	Signal   int  `json:"signal,omitempty"`
 	// Status is 125, 126 or 127 when the command was not started, Error why.
 	Status int    `json:"status,omitempty"`
 	Error  string `json:"error,omitempty"`
