@@ -39,6 +39,8 @@ type Holder struct {
 	frozen int
 	thawed *sync.Cond
 	twin   *nettwin.Twin
+	// dated: everything in the layers has its origin.
+	dated bool
 	// builder is started by the first build.
 	builder *builder.Thread
 	notes   []string // of the choice of mode
@@ -138,12 +140,41 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	}
 	// A view that just died: the client reads the end of its connection before its
 	// command was accepted, and tries once more.
-	h.sessions.add(v, c)
+	h.dated = false
+	h.sessions.add(v, c, h.ended)
 	// After the hand-over: a command is waiting for it, and until then the older
 	// record makes a later holder and a comparison more careful, not less.
 	if err := h.record(); err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)
 	}
+	return nil
+}
+
+// ended dates what a command left in the layers while nobody waits for it; the
+// rebuild that the next command begins with has it done then.
+func (h *Holder) ended() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.view == nil || h.dated {
+		return
+	}
+	if busy, err := h.busy(); err != nil || busy {
+		return
+	}
+	if err := h.date(); err != nil {
+		fmt.Fprintln(os.Stderr, "holder:", err)
+	}
+}
+
+// date records origins unless nothing can have been written since it was done.
+func (h *Holder) date() error {
+	if h.dated {
+		return nil
+	}
+	if err := h.recordOrigins(); err != nil {
+		return err
+	}
+	h.dated = true
 	return nil
 }
 

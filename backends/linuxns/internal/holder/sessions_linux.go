@@ -16,7 +16,8 @@ type sessions struct {
 	open map[*wire.Conn]*view
 }
 
-func (s *sessions) add(v *view, c *wire.Conn) {
+// add takes over a connection; ended is called when its client is gone.
+func (s *sessions) add(v *view, c *wire.Conn, ended func()) {
 	s.mu.Lock()
 	if s.open == nil {
 		s.open = map[*wire.Conn]*view{}
@@ -33,6 +34,7 @@ func (s *sessions) add(v *view, c *wire.Conn) {
 		delete(s.open, c)
 		s.mu.Unlock()
 		c.Close()
+		ended()
 	}()
 }
 

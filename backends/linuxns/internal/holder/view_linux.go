@@ -77,7 +77,7 @@ func (h *Holder) stop() error {
 		return fmt.Errorf("end view: process %d does not die", v.proc.Pid)
 	}
 	// The mount time of this view dates its entries, so before that changes.
-	if err := h.recordOrigins(); err != nil {
+	if err := h.date(); err != nil {
 		return err
 	}
 	// From the namespace that is about to be closed: /run is no layer, and a
