@@ -37,8 +37,8 @@ mutate: ## remove every edge, guard and condition in turn; a named test must fai
 fuzz: ## each fuzz target for FUZZTIME
 	FUZZTIME=$(FUZZTIME) ./tools/fuzz
 
-bench: build ## the ratios of docs/benchmarks.md
-	./tools/bench
+bench: deps ## the bars of docs/benchmarks.md, as a table; BENCH=REGEXP for some, ROUNDS=PERCENT
+	$(GO) run ./tools/bench -bench '$(or $(BENCH),.)' -rounds $(or $(ROUNDS),100)
 
 lint: ## formatting, vet, golangci-lint, govulncheck, a tidy go.mod
 	./tools/lint

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -112,7 +113,10 @@ func accept(ln net.Listener) {
 		if err != nil {
 			return
 		}
-		c.Close()
+		go func() {
+			_, _ = io.Copy(io.Discard, c) // until the client is gone
+			c.Close()
+		}()
 	}
 }
 
@@ -127,6 +131,9 @@ func (w *prober) run(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
 		c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
 		if err == nil {
+			// A thousand connections a second would soon have used up the ports if
+			// each left one in TIME_WAIT.
+			_ = c.(*net.TCPConn).SetLinger(0)
 			c.Close()
 		}
 		now := time.Now()
