@@ -1,11 +1,13 @@
 package linuxns
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -216,5 +218,33 @@ func TestHiddenPaths(t *testing.T) {
 	e := newEnv(t, func(s *backends.Spec) { s.Hide = []string{m.path("secrets"), m.path("token")} })
 	if _, out := e.sh("cd " + m.dir + "; cat secrets/key elsewhere/key token; umount token secrets"); strings.Contains(out, "secret\n") {
 		t.Errorf("shown: %s", out)
+	}
+}
+
+// A filesystem whose server is dead hangs whoever looks at it, for good.
+func TestMountThatDoesNotAnswer(t *testing.T) {
+	m := newMounted(t)
+	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Closing it ends the connection, and with it every wait.
+	t.Cleanup(func() { dev.Close() })
+	m.mount("dead", "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev.Fd()), "dead")
+	started := time.Now()
+	e := newEnv(t)
+	if took := time.Since(started); took > 30*time.Second {
+		t.Errorf("create took %v", took)
+	}
+	if got := m.treatment(e, "dead"); got.Treatment != "excluded" || !strings.Contains(got.Reason, "did not answer within") {
+		t.Errorf("treated as %+v", got)
+	}
+	if status, out := e.run("ls", m.path("dead")); status == 0 {
+		t.Errorf("shown as empty: %q", out)
+	}
+	started = time.Now()
+	e.must("true")
+	if took := time.Since(started); took > 4*time.Second {
+		t.Errorf("it was waited for again: %v", took)
 	}
 }

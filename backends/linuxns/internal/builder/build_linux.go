@@ -42,6 +42,9 @@ type Request struct {
 	Throwaway bool
 	// Run is a detached /run of an earlier build to go on with, or -1.
 	Run int
+	// Silent lists mounts, by device and place, that did not answer an earlier build and are not
+	// asked again.
+	Silent []string
 }
 
 // View is a built view. PID is a child of the calling process that must be
@@ -53,6 +56,7 @@ type View struct {
 	Mounts   []backends.Mount
 	Resolver map[string]string // the resolver's files in a new /run, by path
 	Notes    []string
+	Silent   []string // mounts that did not answer
 }
 
 // Abandon takes the view down again.

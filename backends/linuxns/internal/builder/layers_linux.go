@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -193,6 +194,12 @@ func (b *build) limited(p *piece, i int) error {
 	if !p.Slow {
 		return b.stage(p, i)
 	}
+	silent := fmt.Errorf("%s did not answer within %v", p.FS, patience)
+	name := p.Dev + " " + p.Point // ids are others in every mount namespace
+	if slices.Contains(b.Silent, name) {
+		b.view.Silent = append(b.view.Silent, name)
+		return silent
+	}
 	done := make(chan error, 1)
 	own := *p
 	go func() {
@@ -205,7 +212,8 @@ func (b *build) limited(p *piece, i int) error {
 		*p = own
 		return err
 	case <-t.C:
-		return fmt.Errorf("%s did not answer within %v", p.FS, patience)
+		b.view.Silent = append(b.view.Silent, name)
+		return silent
 	}
 }
 

@@ -104,7 +104,7 @@ func (h *Holder) world(ctx context.Context, where backends.Where, cancel context
 	defer h.mu.Unlock()
 	env = world.Env{
 		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Mode: h.mode,
-		User: h.canaryUser, Net: h.net, Exe: h.exe,
+		User: h.canaryUser, Net: h.net, Exe: h.exe, Silent: h.silent,
 		Networks: &h.canaries.networks,
 		Twin:     nettwin.Options{Relay: append(slices.Clone(h.spec.Relay), h.rec.Relay...), Stderr: os.Stderr},
 		Cgroup:   h.canaryGroup,

@@ -45,7 +45,9 @@ type Holder struct {
 	builder *builder.Thread
 	notes   []string // of the choice of mode
 	built   []string // of the last build
-	rec     envdir.Holder
+	// silent lists mounts that hang whoever looks at them.
+	silent []string
+	rec    envdir.Holder
 
 	sessions sessions
 	canaries canaries

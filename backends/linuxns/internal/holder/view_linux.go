@@ -123,7 +123,7 @@ func (h *Holder) build(ctx context.Context) (_ *view, err error) {
 	}
 	built, err := h.onBuilder(ctx, builder.Request{
 		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Mode: h.mode,
-		User: h.user, Net: h.net, Cgroup: group, Exe: h.exe, Socket: socket, Run: h.run,
+		User: h.user, Net: h.net, Cgroup: group, Exe: h.exe, Socket: socket, Run: h.run, Silent: h.silent,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("build view: %w", err)
@@ -146,7 +146,7 @@ func (h *Holder) build(ctx context.Context) (_ *view, err error) {
 	h.view = v
 	h.rec.Init = built.PID
 	h.rec.InitStart, _ = envdir.StartTime(built.PID)
-	h.rec.View, h.rec.Mounts, h.built = now, built.Mounts, built.Notes
+	h.rec.View, h.rec.Mounts, h.built, h.silent = now, built.Mounts, built.Notes, built.Silent
 	if built.Resolver != nil {
 		if err := h.dir.StoreResolver(built.Resolver); err != nil {
 			return nil, err

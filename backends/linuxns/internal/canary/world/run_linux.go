@@ -35,6 +35,8 @@ type Env struct {
 	// before they are mounted again.
 	Merged *os.File
 	Exe    int // the program that becomes PID 1
+	// Silent lists mounts that are not to be asked.
+	Silent []string
 	// Networks are shared by the control and cut worlds of an environment, which
 	// are made as Twin says.
 	Networks *Networks
@@ -60,7 +62,7 @@ func (e Env) Run(ctx context.Context, where backends.Where, p backends.Probe) (o
 	}
 	r := builder.Request{
 		Dir: e.Dir, StateRoot: e.StateRoot, Hide: e.Hide, Mode: e.Mode,
-		User: e.User, Net: -1, Cgroup: -1, Exe: e.Exe, Throwaway: true, Run: -1,
+		User: e.User, Net: -1, Cgroup: -1, Exe: e.Exe, Throwaway: true, Run: -1, Silent: e.Silent,
 	}
 	switch where {
 	case backends.InCandidate:
