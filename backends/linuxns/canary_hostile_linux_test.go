@@ -83,9 +83,12 @@ func hostileTest(t *testing.T) {
 // to it, and returns what the server got.
 func attacked(t *testing.T, victim func(*env, backends.Probe) error) attack {
 	t.Helper()
+	// Before the view is built: a candidate that is already running keeps the
+	// command from getting a fresh one, and an old one still has the old modes.
+	program := forAnybody(t)
 	e := newEnv(t)
 	p := shell("")
-	p.Argv = []string{forAnybody(t), "-test.run=^TestHostileRoot$"}
+	p.Argv = []string{program, "-test.run=^TestHostileRoot$"}
 	role := func(name string) []string { return append(os.Environ(), hostileRole+"="+name) }
 	report := make(chan []byte, 1)
 	go func() {
