@@ -34,7 +34,7 @@ func Open(id string) (*Group, error) {
 		return nil, err
 	}
 	g := &Group{id: id, v1: map[string]string{}}
-	for _, m := range ms {
+	for _, m := range mountplan.Visible(ms) {
 		switch {
 		case m.ReadOnly:
 		case m.FS == "cgroup2" && g.v2 == "":

@@ -1,12 +1,26 @@
 package harden
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// Threads reports whether the process can change all of its threads at once,
+// which everything here comes down to.
+func Threads() error {
+	_, _, e := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_GET_DUMPABLE, 0, 0)
+	if e == unix.ENOTSUP {
+		return errors.New("this program was built with cgo, which hides threads from the Go runtime: build it with CGO_ENABLED=0")
+	}
+	if e != 0 {
+		return fmt.Errorf("reach all threads: %w", e)
+	}
+	return nil
+}
 
 // DropCaps takes the capabilities of m from the bounding set of every thread,
 // and from the sets that the threads hold.

@@ -19,6 +19,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
@@ -59,6 +60,9 @@ func start() (*Holder, error) {
 	}
 	h := &Holder{spec: spec, dir: envdir.Dir(spec.Dir), exe: -1, user: -1, canaryUser: -1, net: -1, run: -1}
 	h.thawed = sync.NewCond(&h.mu)
+	if err := harden.Threads(); err != nil {
+		return nil, err
+	}
 	if err := h.resolve(); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ var replaced = []string{"/proc", "/sys", "/dev", "/run"}
 
 // Make plans the view of the given mounts with stateRoot and hide covered.
 func Make(all []Mount, stateRoot string, hide []string) (Plan, error) {
-	ms := visible(all)
+	ms := Visible(all)
 	slices.SortStableFunc(ms, func(a, b Mount) int {
 		// By source first: a bind of a directory sorts before the mount that it was
 		// bound from when paths are compared, and would get a layer of its own.

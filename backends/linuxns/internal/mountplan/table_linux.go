@@ -47,9 +47,9 @@ func Read() ([]Mount, error) {
 	return out, nil
 }
 
-// visible returns the mounts that a path lookup can reach. A mount is hidden by
+// Visible returns the mounts that a path lookup can reach. A mount is hidden by
 // a later one on the same place, or on a directory above it in the same parent.
-func visible(all []Mount) []Mount {
+func Visible(all []Mount) []Mount {
 	byID := map[int]Mount{}
 	for _, m := range all {
 		byID[m.ID] = m
