@@ -48,6 +48,12 @@ type Host interface {
 	Clean(ctx context.Context, steps []Step, keep bool) error
 }
 
+// Bounded is a [Host] that can be told the directory above which it must put
+// nothing. Only Preflight and Snapshot choose places, so only they need it.
+type Bounded interface {
+	Within(base string) Host
+}
+
 // Step is one change with the bookkeeping of its adapter. It is stored as JSON
 // in the transaction file.
 type Step struct {

@@ -161,7 +161,7 @@ func (a *attempt) preflight(ctx context.Context) error {
 	if r, ok := networkOnly(a.p.env.Name, a.plan.Changes); a.o.Trial && !ok {
 		return a.refuse(ctx, r)
 	}
-	blockers, err := a.Host.Preflight(ctx, a.plan.Changes)
+	blockers, err := a.bounded().Preflight(ctx, a.plan.Changes)
 	if err != nil {
 		return fmt.Errorf("preflight: %w", err)
 	}
@@ -173,6 +173,14 @@ func (a *attempt) preflight(ctx context.Context) error {
 		r.Subjects = append(r.Subjects, b.Subject+" ("+b.Reason+")")
 	}
 	return a.refuse(ctx, r)
+}
+
+// bounded is the host as far as this environment may touch it.
+func (a *attempt) bounded() backends.Host {
+	if b, ok := a.Host.(backends.Bounded); ok {
+		return b.Within(a.p.spec.Base)
+	}
+	return a.Host
 }
 
 func (a *attempt) refuse(ctx context.Context, rs ...guards.Refusal) error {
@@ -212,7 +220,7 @@ func (a *attempt) arm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.txn.Prepare(ctx, a.Host, a.plan.Changes); err != nil {
+	if err := a.txn.Prepare(ctx, a.bounded(), a.plan.Changes); err != nil {
 		return errors.Join(fmt.Errorf("prepare: %w", err), a.abandon(ctx))
 	}
 	if err := a.host.Describe(a.holder()); err != nil {

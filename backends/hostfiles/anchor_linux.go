@@ -23,6 +23,7 @@ type zone struct {
 // anchors finds where to put the hidden directory for each parent.
 type anchors struct {
 	t    *tree
+	base change.Path // nothing is put above it while it will do itself
 	memo map[change.Path]anchor
 }
 
@@ -31,12 +32,15 @@ type anchor struct {
 	at   change.Path // empty when no directory will do
 }
 
-func newAnchors(t *tree) *anchors { return &anchors{t, map[change.Path]anchor{}} }
+func newAnchors(t *tree, base change.Path) *anchors {
+	return &anchors{t, base, map[change.Path]anchor{}}
+}
 
 // of returns the highest directory in d's zone that can hold a hidden directory
 // safely. The highest, not the nearest: programs read configuration directories
 // whole, some of them dot files included, but none reads the top of a mount so,
-// and one place serves most targets.
+// and one place serves most targets. Never above the base, which is all that the
+// environment may touch.
 func (a *anchors) of(d change.Path) (anchor, error) {
 	if found, ok := a.memo[d]; ok {
 		return found, nil
@@ -50,7 +54,7 @@ func (a *anchors) of(d change.Path) (anchor, error) {
 	if fitting(fd, n) {
 		own.at = d
 	}
-	if d != "/" {
+	if d != "/" && (d != a.base || own.at == "") {
 		up, _ := split(d)
 		above, err := a.of(up)
 		if err != nil {

@@ -17,11 +17,15 @@ var errBusy = errors.New("file changes while it is read")
 // Host is the host's files below a root.
 type Host struct {
 	root string
+	base change.Path
 }
 
 // New returns the adapter for the files below root, "/" but for tests. It does
 // no I/O; each call opens the root anew, so a long-lived Host pins no mount.
-func New(root string) *Host { return &Host{root: root} }
+func New(root string) *Host { return &Host{root: root, base: "/"} }
+
+// Within implements [backends.Bounded].
+func (h *Host) Within(base string) backends.Host { return &Host{root: h.root, base: change.Path(base)} }
 
 // Kind implements [backends.Host].
 func (h *Host) Kind() change.Kind { return change.KindFile }

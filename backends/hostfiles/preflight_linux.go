@@ -21,7 +21,7 @@ func (h *Host) Preflight(ctx context.Context, cs []change.Change) ([]change.Bloc
 	}
 	defer t.close()
 	f := &preflight{
-		tree: t, plan: map[change.Path]*change.Change{}, anchors: newAnchors(t),
+		tree: t, plan: map[change.Path]*change.Change{}, anchors: newAnchors(t, h.base),
 		parents: map[change.Path]bool{}, volumes: map[uint64]*volume{},
 		homes: map[change.Path]*volume{}, mounts: map[[2]uint64]bool{},
 	}

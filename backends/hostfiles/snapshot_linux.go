@@ -29,7 +29,7 @@ func (h *Host) Snapshot(ctx context.Context, txn string, cs []change.Change) ([]
 		return nil, err
 	}
 	defer t.close()
-	places := newAnchors(t)
+	places := newAnchors(t, h.base)
 	for i := range steps {
 		if err := ctx.Err(); err != nil {
 			return nil, err
