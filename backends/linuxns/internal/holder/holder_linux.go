@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
@@ -48,6 +49,8 @@ type Holder struct {
 	// silent lists mounts that hang whoever looks at them.
 	silent []string
 	rec    envdir.Holder
+	// recorded is what of rec is on the disk.
+	recorded envdir.Holder
 
 	sessions sessions
 	canaries canaries
@@ -180,8 +183,19 @@ func (h *Holder) date() error {
 	return nil
 }
 
-// record stores what changed about the holder.
-func (h *Holder) record() error { return h.dir.Store(h.rec) }
+// record stores what changed about the holder. Where nothing did, as with most
+// commands in a live view, it does without: making and renaming a file is more
+// than half of what a command costs the holder.
+func (h *Holder) record() error {
+	if reflect.DeepEqual(h.rec, h.recorded) {
+		return nil
+	}
+	if err := h.dir.Store(h.rec); err != nil {
+		return err
+	}
+	h.recorded = h.rec
+	return nil
+}
 
 // operate serves one connection of the workflow and reports whether it asked
 // the holder to end.
