@@ -15,6 +15,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/idle"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
@@ -54,6 +55,7 @@ type Holder struct {
 
 	sessions sessions
 	canaries canaries
+	idle     *idle.Timer
 }
 
 func (h *Holder) listen() error {
@@ -158,6 +160,7 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 // ended dates what a command left in the layers while nobody waits for it; the
 // rebuild that the next command begins with has it done then.
 func (h *Holder) ended() {
+	h.idle.Touch()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.view == nil || h.dated {
@@ -200,6 +203,7 @@ func (h *Holder) record() error {
 // operate serves one connection of the workflow and reports whether it asked
 // the holder to end.
 func (h *Holder) operate(c *wire.Conn) (quit bool) {
+	defer h.idle.Touch()
 	defer c.Close()
 	who, err := c.Peer()
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/idle"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func Main() {
 	if err := discardStdio(); err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)
 	}
-	debug.FreeOSMemory()
+	h.idle = idle.New()
 	h.serve()
 	os.Exit(0)
 }

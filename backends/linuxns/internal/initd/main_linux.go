@@ -6,17 +6,14 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/canary"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/idle"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
-
-// settled is when a view that still lives is taken for one that will idle.
-const settled = 3 * time.Second
 
 // Main is the whole life of PID 1. Descriptor 3 is the socket to the holder, 4
 // the pipe on which the builder waits for "ok". It does not return.
@@ -37,8 +34,7 @@ func Main() {
 		}
 		os.Exit(0)
 	}
-	// Not now: a command is waiting for this start.
-	time.AfterFunc(settled, debug.FreeOSMemory)
+	s.idle = idle.New()
 	// We are in an init function, whose goroutine is wired to the main thread:
 	// every wake-up of it would be a switch of threads.
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/idle"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/rawfork"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
@@ -26,6 +27,7 @@ type server struct {
 	limits   []unix.Rlimit
 	grouped  bool
 	children children
+	idle     *idle.Timer
 }
 
 // serve takes clients from the holder until that is gone.
@@ -45,6 +47,7 @@ func (s *server) serve() {
 			if err != nil {
 				return
 			}
+			defer s.idle.Touch()
 			defer conn.Close()
 			s.session(conn, who)
 		}()
