@@ -106,8 +106,24 @@ func (w *Workflow) accept(ctx context.Context, row journal.Txn, res *txn.Result)
 	return nil
 }
 
-// resettle makes the environment of a recovered transaction agree with it.
+// resettle makes the environment of a recovered transaction agree with it. It
+// does so alone: keeper and command recover at the same time, and the slower one
+// must not drop from the layer what a user put there after the faster one. The
+// host itself was seen to before and waits for no lock.
 func (w *Workflow) resettle(ctx context.Context, row journal.Txn) error {
+	lock, err := execlog.EnvLock(w.envDir(row.EnvName), execlog.Exclusive, false)
+	switch {
+	case errors.Is(err, execlog.ErrBusy):
+		return nil // whoever has it is at it, or the next command finds it again
+	case errors.Is(err, execlog.ErrGone): // the environment has ended
+	case err != nil:
+		return err
+	default:
+		defer lock.Close()
+	}
+	if row, err = w.row(ctx, row.ID); err != nil || row.Status == string(txn.Committed) || row.Status == string(txn.Undone) {
+		return err
+	}
 	t, err := txn.Open(row.Path)
 	if err != nil {
 		return err
