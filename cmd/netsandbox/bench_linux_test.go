@@ -48,9 +48,37 @@ func BenchmarkExec(b *testing.B) {
 		s.Time("rebuild", func() { x.call(x.bin, "exec", "bench", "--", "/bin/true") })
 	}
 	s.Report(b, "exec/bwrap", "exec/unshare", "rebuild/bwrap", "canary/bwrap")
-	pss, private := x.memory()
+	pss, private := x.memory("bench")
 	b.ReportMetric(pss, "idle-MB")
 	b.ReportMetric(private, "idle-private-MB")
+}
+
+// BenchmarkMany has ten environments idle at once, a hundred with BENCH_FULL, and
+// says what each of them keeps in memory and how long it took to make.
+func BenchmarkMany(b *testing.B) {
+	x := newBenchOn(b, (*testing.B).TempDir)
+	n := 10
+	if os.Getenv("BENCH_FULL") != "" {
+		n = 100
+	}
+	var s versus.Series
+	for b.Loop() {
+		var names []string
+		for i := range n {
+			name := fmt.Sprintf("bench%d", i)
+			names = append(names, name)
+			s.Time("create", func() { x.run("create", name, "--base", x.base, "--capture-connections=false") })
+			x.run("exec", name, "--detach", "--", "sleep", "infinity")
+		}
+		pss, private := x.memory(names...)
+		s.Add("each-MB", pss/float64(n))
+		s.Add("each-private-MB", private/float64(n))
+		for _, name := range names {
+			x.run("discard", name, "--yes")
+		}
+	}
+	s.Report(b)
+	b.ReportMetric(float64(n), "environments")
 }
 
 // bench is one environment called bench, and the program as it is installed: a
@@ -138,10 +166,10 @@ func (x *bench) call(argv ...string) {
 	}
 }
 
-func (x *bench) status() report.Status {
+func (x *bench) status(name string) report.Status {
 	x.b.Helper()
 	var s report.Status
-	if err := json.Unmarshal(x.run("--json", "status", "bench"), &s); err != nil {
+	if err := json.Unmarshal(x.run("--json", "status", name), &s); err != nil {
 		x.b.Fatal(err)
 	}
 	return s
@@ -160,7 +188,7 @@ func (x *bench) until(what string, ok func() bool) {
 // endView kills the view's first process and waits for it to be gone.
 func (x *bench) endView() {
 	x.b.Helper()
-	pid := x.status().View.Init
+	pid := x.status("bench").View.Init
 	if pid == 0 {
 		x.b.Fatal("no view is built")
 	}
@@ -170,37 +198,47 @@ func (x *bench) endView() {
 	x.until("the view's first process is gone", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// memory is what the processes of the environment keep in memory once they are
-// idle, in MB: shared pages counted by share, and without shared pages, which are
-// those of the program's file and are there once for any number of environments.
-func (x *bench) memory() (pss, private float64) {
+// memory is what the processes of environments keep in memory once they are idle,
+// in MB: shared pages counted by share, and without shared pages. The difference
+// is the program's file, which is there once for any number of environments.
+func (x *bench) memory(names ...string) (pss, private float64) {
 	x.b.Helper()
-	s := x.status()
+	var pids []int
+	for _, name := range names {
+		holder := x.status(name).View.Holder
+		pids = append(append(pids, holder), children(holder)...)
+	}
 	pss = -1
 	// The Go runtime gives freed memory back in the background.
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
 		var now, own float64
-		for _, pid := range append(children(s.View.Holder), s.View.Holder) {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-			if err != nil {
-				continue // ended meanwhile
-			}
-			for line := range strings.Lines(string(text)) {
-				var name string
-				var kb float64
-				if n, _ := fmt.Sscanf(line, "%s %f kB", &name, &kb); n != 2 {
-					continue
-				}
-				switch name {
-				case "Pss:":
-					now += kb / 1024
-				case "Private_Clean:", "Private_Dirty:":
-					own += kb / 1024
-				}
-			}
+		for _, pid := range pids {
+			shared, alone := memory(pid)
+			now, own = now+shared, own+alone
 		}
 		if pss < 0 || now < pss {
 			pss, private = now, own
+		}
+	}
+	return pss, private
+}
+
+func memory(pid int) (pss, private float64) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, 0 // ended meanwhile
+	}
+	for line := range strings.Lines(string(text)) {
+		var name string
+		var kb float64
+		if n, _ := fmt.Sscanf(line, "%s %f kB", &name, &kb); n != 2 {
+			continue
+		}
+		switch name {
+		case "Pss:":
+			pss += kb / 1024
+		case "Private_Clean:", "Private_Dirty:":
+			private += kb / 1024
 		}
 	}
 	return pss, private

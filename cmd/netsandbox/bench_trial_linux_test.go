@@ -76,7 +76,7 @@ func (x *bench) kill(gate string) time.Duration {
 	x.until("the host is as before", func() bool { return holds(gate, "up\n") })
 	took := time.Since(begun)
 	_ = apply.Wait() // it was killed
-	x.until("the trial is over", func() bool { return x.status().State == "rolledback" })
+	x.until("the trial is over", func() bool { return x.status("bench").State == "rolledback" })
 	return took
 }
 
