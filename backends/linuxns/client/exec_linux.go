@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -152,46 +153,59 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 		return StatusFailed, errors.Join(errGone, err)
 	}
 	e, fds, err := begin(conn)
+	defer func() { wire.CloseAll(fds) }()
 	if ctx.Err() != nil {
-		wire.CloseAll(fds)
 		return StatusFailed, ctx.Err()
 	}
 	if err != nil {
 		return StatusFailed, err
 	}
-	if !e.Started {
-		wire.CloseAll(fds)
-		return max(e.Status, StatusFailed), errors.New(e.Error)
+	if e.Status != 0 {
+		return e.Status, errors.New(e.Error)
 	}
-	if s.detach {
-		wire.CloseAll(fds)
+	if !s.detach && !slices.Contains(s.start.TTY[:], true) {
+		return follow(ctx, conn, nil, s.signals)
+	}
+	var master []int
+	if e, master, err = next(conn); err != nil {
+		return StatusFailed, err
+	}
+	fds = append(fds, master...)
+	switch {
+	case e.Status != 0:
+		return e.Status, errors.New(e.Error)
+	case s.detach:
 		return 0, nil
+	case len(master) != 1:
+		return StatusFailed, errors.New("the view gave the command no terminal")
 	}
-	var t *tty
-	if len(fds) > 0 {
-		if t, err = openTTY(fds[0], s.files, s.start.TTY); err != nil {
-			wire.CloseAll(fds)
-			return StatusFailed, err
-		}
-		wire.CloseAll(fds[1:])
-		defer t.close()
+	t, err := openTTY(master[0], s.files, s.start.TTY)
+	if err != nil {
+		return StatusFailed, err
 	}
+	fds = nil // the terminal's now
+	defer t.close()
 	return follow(ctx, conn, t, s.signals)
 }
 
-// begin waits for the start of the command, or for why there is none.
+// begin waits until the command is accepted, or for why it is not.
 func begin(conn *wire.Conn) (wire.Event, []int, error) {
 	var e wire.Event
 	_, fds, err := conn.Recv(&e)
 	if err != nil {
 		return e, nil, errors.Join(errGone, err)
 	}
-	if !e.Accepted {
-		return e, fds, nil
+	if !e.Accepted && e.Status == 0 {
+		return e, fds, errors.New("the view answers out of turn")
 	}
-	wire.CloseAll(fds)
-	e = wire.Event{}
-	if _, fds, err = conn.Recv(&e); err != nil {
+	return e, fds, nil
+}
+
+// next waits for what is said of an accepted command.
+func next(conn *wire.Conn) (wire.Event, []int, error) {
+	var e wire.Event
+	_, fds, err := conn.Recv(&e)
+	if err != nil {
 		return e, nil, lost(err)
 	}
 	return e, fds, nil
@@ -231,6 +245,9 @@ func follow(ctx context.Context, conn *wire.Conn, t *tty, signals <-chan os.Sign
 		case m := <-end:
 			if ctx.Err() != nil {
 				return StatusFailed, ctx.Err()
+			}
+			if m.err == nil && m.e.Status != 0 {
+				return m.e.Status, errors.New(m.e.Error)
 			}
 			if m.err != nil || !m.e.Exited {
 				return StatusFailed, lost(m.err)

@@ -134,6 +134,7 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	for h.frozen > 0 {
 		h.thawed.Wait()
 	}
+	was := h.view
 	v, err := h.ensure(context.Background(), true)
 	if err != nil {
 		return err
@@ -149,6 +150,9 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	// command was accepted, and tries once more.
 	h.dated = false
 	h.sessions.add(v, c, h.ended)
+	if v == was {
+		return nil
+	}
 	// After the hand-over: a command is waiting for it, and until then the older
 	// record makes a later holder and a comparison more careful, not less.
 	if err := h.record(); err != nil {

@@ -86,7 +86,7 @@ func (s *server) session(conn *wire.Conn, who wire.Caller) {
 		conn.Send(wire.Event{Status: status, Error: text}, nil)
 		return
 	}
-	err = conn.Send(wire.Event{Started: true}, nil, t.master()...)
+	err = started(conn, r, t)
 	t.close()
 	if r.Detach {
 		return
@@ -96,6 +96,15 @@ func (s *server) session(conn *wire.Conn, who wire.Caller) {
 		return
 	}
 	s.follow(conn, pid, done)
+}
+
+// started tells the client so, when it waits for it: to go away, or to get the
+// command's terminal. Otherwise the end says it as well, and is one wake-up less.
+func started(conn *wire.Conn, r wire.Start, t *terminal) error {
+	if t == nil && !r.Detach {
+		return nil
+	}
+	return conn.Send(wire.Event{Started: true}, nil, t.master()...)
 }
 
 // follow passes signals in and the exit status out.

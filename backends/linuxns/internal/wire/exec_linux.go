@@ -50,9 +50,9 @@ type Start struct {
 }
 
 // Event goes from PID 1 to the client. Accepted comes first, before anything is
-// run: a client that has not seen it may send its command again. Then comes
-// Started, with the master of the command's terminal if it has one, or a
-// failure, and at last Exited.
+// run: a client that has not seen it may send its command again. A client that
+// detaches or has a terminal then gets Started, with the terminal's master. What
+// comes last is Exited, or why the command was not started.
 type Event struct {
 	Accepted bool `json:"accepted,omitempty"`
 	Started  bool `json:"started,omitempty"`
