@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/hostfiles"
+	"github.com/netsandbox/netsandbox/backends/nstest/versus"
 )
 
 // store is a [backends.Wanted] on disk, as a plan's is.
@@ -24,7 +24,7 @@ func (s store) Open(sum string) (io.ReadCloser, error) { return os.Open(filepath
 
 // BenchmarkApply replaces N files of 900 bytes, checked, with two backups and
 // durably, and takes it back; side by side with cp, without and with a backup,
-// and rsync writing the same bytes over the same files. Each round runs all of them, so that a busy machine slows all.
+// and rsync writing the same bytes over the same files.
 func BenchmarkApply(b *testing.B) {
 	for _, n := range []int{1, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -33,28 +33,16 @@ func BenchmarkApply(b *testing.B) {
 			// (recently_deleted, fs/ext4/ialloc.c); and other people's dirty data
 			// would be in the syncs.
 			disk := loopExt4(b, "2G")
-			took := map[string][]time.Duration{}
+			var s versus.Series
 			for b.Loop() {
-				round(b, disk, n, took)
+				round(b, disk, n, &s)
 			}
-			for name, ds := range took {
-				slices.Sort(ds)
-				b.ReportMetric(float64(ds[len(ds)/2].Microseconds())/1000, name+"-ms")
-			}
-			b.ReportMetric(ratio(took, "apply", "cp+sync"), "apply/cp+sync")
-			b.ReportMetric(ratio(took, "apply", "backup+cp+sync"), "apply/backup+cp+sync")
-			b.ReportMetric(ratio(took, "apply", "rsync+sync"), "apply/rsync+sync")
-			b.ReportMetric(ratio(took, "undo", "apply"), "undo/apply")
-			b.ReportMetric(0, "ns/op")
+			s.Report(b, "apply/cp+sync", "apply/backup+cp+sync", "apply/rsync+sync", "undo/apply")
 		})
 	}
 }
 
-func ratio(took map[string][]time.Duration, a, b string) float64 {
-	return float64(took[a][len(took[a])/2]) / float64(took[b][len(took[b])/2])
-}
-
-func round(b *testing.B, disk string, n int, took map[string][]time.Duration) {
+func round(b *testing.B, disk string, n int, s *versus.Series) {
 	at, err := os.MkdirTemp(disk, "round")
 	if err != nil {
 		b.Fatal(err)
@@ -84,34 +72,39 @@ func round(b *testing.B, disk string, n int, took map[string][]time.Duration) {
 		w.ok(os.WriteFile(filepath.Join(string(content), cs[i].New.SHA256), text, 0o600))
 	}
 	w.ok(os.MkdirAll(filepath.Join(w.root, "etc/many"), 0o755))
-	timed := func(name string, f func()) {
-		unix.Sync()
-		start := time.Now()
-		f()
-		took[name] = append(took[name], time.Since(start))
-	}
 	ctx := context.Background()
 	host := hostfiles.New(w.root)
 	var x *Txn
-	timed("apply", func() {
-		var err error
+	took := time.Duration(0)
+	phase := func(name string, f func() error) {
+		took += s.Time("apply-"+name, func() { w.ok(f()) })
+	}
+	unix.Sync()
+	phase("preflight", func() error {
 		blockers, err := host.Preflight(ctx, cs)
-		w.ok(err)
 		if len(blockers) > 0 {
 			b.Fatalf("%+v", blockers)
 		}
-		x, err = Create(w.dir, Header{})
-		w.ok(err)
-		w.ok(x.Prepare(ctx, host, cs))
-		w.ok(x.Stage(ctx, host, content))
-		w.ok(x.Swap(ctx, host))
+		return err
+	})
+	phase("prepare", func() (err error) {
+		if x, err = Create(w.dir, Header{}); err != nil {
+			return err
+		}
+		return x.Prepare(ctx, host, cs)
+	})
+	phase("stage", func() error { return x.Stage(ctx, host, content) })
+	phase("swap", func() error { return x.Swap(ctx, host) })
+	phase("verify", func() error {
 		left, err := x.Verify(ctx, host)
-		w.ok(err)
 		if len(left) > 0 {
 			b.Fatalf("%+v", left)
 		}
+		return err
 	})
-	timed("undo", func() {
+	s.Took("apply", took)
+	unix.Sync()
+	s.Time("undo", func() {
 		left, err := x.Undo(ctx, host, Applier, "")
 		w.ok(err)
 		if len(left) > 0 {
@@ -121,7 +114,8 @@ func round(b *testing.B, disk string, n int, took map[string][]time.Duration) {
 	w.ok(x.Close())
 	over := func(name string, argv ...string) {
 		fill(w.root, "old")
-		timed(name, func() {
+		unix.Sync()
+		s.Time(name, func() {
 			for _, c := range [][]string{argv, {"sync", "-f", w.root}} {
 				out, err := exec.Command(c[0], c[1:]...).CombinedOutput()
 				if err != nil {
