@@ -309,3 +309,46 @@ func TestLimitsAreTheHosts(t *testing.T) {
 	}
 	t.Logf("%d controllers of cgroup v1", tried)
 }
+
+// A socket names its peer by a pidfd, which reaches across pid namespaces: root
+// inside must get nothing from the client on the host by it.
+func TestClientKeepsItsDescriptors(t *testing.T) {
+	nstest.Require(t, nstest.Tool("python3"))
+	secret := filepath.Join(t.TempDir(), "secret")
+	write(t, secret, "secret\n")
+	modes(t, func(t *testing.T, e *env) {
+		f, err := os.Open(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine, theirs := os.NewFile(uintptr(pair[0]), "mine"), os.NewFile(uintptr(pair[1]), "theirs")
+		defer mine.Close()
+		defer theirs.Close()
+		// 77 is SO_PEERPIDFD, 438 pidfd_getfd; this process is the peer.
+		r := request("/usr/bin/python3", "-c", `
+import ctypes, os, socket, struct
+s = socket.socket(fileno=0)
+try:
+    pidfd = struct.unpack("i", s.getsockopt(socket.SOL_SOCKET, 77, 4))[0]
+except OSError as x:
+    print("no pidfd:", x.strerror); raise SystemExit
+libc = ctypes.CDLL(None, use_errno=True)
+for fd in range(3, 64):
+    got = libc.syscall(438, pidfd, fd, 0)
+    if got >= 0:
+        print("took", fd, os.readlink("/proc/self/fd/%d" % got)); raise SystemExit
+    last = ctypes.get_errno()
+print("refused:", os.strerror(last))
+`)
+		r.Stdin = theirs
+		_, out := e.exec(r)
+		if !strings.HasPrefix(out, "refused: Operation not permitted") && !strings.HasPrefix(out, "no pidfd:") {
+			t.Errorf("inside: %s", out)
+		}
+	})
+}

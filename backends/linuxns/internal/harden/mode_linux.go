@@ -57,7 +57,7 @@ func Lookup(name string) (Mode, error) {
 		// mask that can be unmounted is none.
 		return Mode{
 			Name: Caps, Masks: true, NoUserNS: true,
-			Deny: slices.Concat(denied, mounting), Drop: dropped,
+			Deny: slices.Concat(denied, mounting, reaching), Drop: dropped,
 		}, nil
 	case Unhardened:
 		return Mode{Name: Unhardened}, nil
@@ -71,6 +71,11 @@ var mounting = []uint32{
 	unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
 	unix.SYS_MOUNT_SETATTR, unix.SYS_SETNS,
 }
+
+// reaching is what takes from a process that a pidfd names, in whatever pid
+// namespace that is; SO_PEERPIDFD gives one of the client at the other end of an
+// exec. A user namespace refuses the rest, here the same uid would do.
+var reaching = []uint32{unix.SYS_PIDFD_GETFD}
 
 // dropped is what goes without a user namespace. What stays is what sudo, dpkg,
 // nft, ping and strace were seen to need.

@@ -61,6 +61,7 @@ func TestFilter(t *testing.T) {
 		{"io_uring, which would pass every filter by", arch, unix.SYS_IO_URING_SETUP, 0, eperm, eperm},
 		{"mount is locked by a user namespace or closed", arch, unix.SYS_MOUNT, 0, allow, eperm},
 		{"setns likewise", arch, unix.SYS_SETNS, 0, allow, eperm},
+		{"a descriptor of another process", arch, unix.SYS_PIDFD_GETFD, 0, allow, eperm},
 		{"another architecture", arch ^ 1, unix.SYS_OPENAT, 0, kill, kill},
 		{"a socket", arch, unix.SYS_SOCKET, unix.AF_INET, allow, allow},
 		{"a socket to the hypervisor", arch, unix.SYS_SOCKET, unix.AF_VSOCK, errno(unix.EAFNOSUPPORT), errno(unix.EAFNOSUPPORT)},
