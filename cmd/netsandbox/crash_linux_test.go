@@ -110,7 +110,8 @@ func (w *crashWorld) patiently(args ...string) {
 		if err == nil {
 			return
 		}
-		if !errors.As(err, &exit) || exit.ExitCode() != exitBusy || time.Now().After(deadline) {
+		busy := errors.As(err, &exit) && (exit.ExitCode() == exitBusy || strings.Contains(err.Error(), "in use by another command"))
+		if !busy || time.Now().After(deadline) {
 			w.t.Fatal(err)
 		}
 	}
