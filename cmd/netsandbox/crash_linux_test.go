@@ -144,7 +144,7 @@ func (w *crashWorld) settled() report.Transaction {
 			w.t.Fatal(jerr)
 		}
 		open := slices.ContainsFunc(all, func(t report.Transaction) bool { return t.Status != "committed" && t.Status != "undone" })
-		if !open && err == nil {
+		if !open && err == nil && len(w.keepers()) == 0 {
 			if len(all) == 0 {
 				return report.Transaction{}
 			}
