@@ -2,6 +2,7 @@ package holder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -68,7 +69,8 @@ func (h *Holder) stop() error {
 		return nil
 	}
 	h.canaries.end()
-	if err := v.proc.Kill(); err != nil && v.alive() {
+	// One that was just reaped is gone in a moment.
+	if err := v.proc.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) && v.alive() {
 		return fmt.Errorf("end view: %w", err)
 	}
 	select {
