@@ -128,6 +128,19 @@ func TestRecordBeforeRebuildKeepsTheBase(t *testing.T) {
 	l.want("modified f\nmodified g\nblocked conflict f\n")
 }
 
+// A deleted file's bytes are read by the first comparison. Taking a trial back
+// then moves the very same file away and back again.
+func TestOriginOfADeletionSurvivesARename(t *testing.T) {
+	l := newLab(t, "echo a > f")
+	l.inView("rm f")
+	l.record()
+	l.want("deleted f\n")
+	l.onHost("mv f aside; mv aside f")
+	l.want("deleted f\n")
+	l.onHost("echo b > f")
+	l.want("deleted f\nblocked conflict f\n")
+}
+
 func TestClockStepMakesNewOriginsUncertain(t *testing.T) {
 	l := newLab(t, "echo a > f; echo b > g")
 	l.inView("echo v > f")
