@@ -15,6 +15,7 @@ var (
 	ErrOlder    = errors.New("journal was written by an older netsandbox; any command that changes something upgrades it")
 	ErrCorrupt  = errors.New("journal is damaged")
 	ErrReadOnly = errors.New("journal is read-only")
+	ErrFull     = errors.New("no space left for the journal")
 )
 
 // What an operation on rows may answer.
@@ -39,6 +40,9 @@ func explain(err error) error {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	case primary == sqlite3.SQLITE_READONLY:
 		return fmt.Errorf("%w: %w", ErrReadOnly, err)
+	case primary == sqlite3.SQLITE_FULL || e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE:
+		// The driver reports the index file, which cannot be made longer, as an I/O error.
+		return fmt.Errorf("%w: %w", ErrFull, err)
 	case e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
 		return fmt.Errorf("%w: %w", ErrExists, err)
 	}

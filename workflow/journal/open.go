@@ -61,9 +61,11 @@ type Store struct {
 // [ErrReadOnly].
 func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 	s := &Store{path: filepath.Join(dir, File), opt: opt.filled()}
+	makeRoom(dir)
 	if err := s.open(ctx, dir); err != nil {
 		return nil, fmt.Errorf("open %s: %w", s.path, errors.Join(explain(err), s.Close()))
 	}
+	keepRoom(dir)
 	return s, nil
 }
 
@@ -99,6 +101,7 @@ func (s *Store) open(ctx context.Context, dir string) error {
 // does not exist yet is [fs.ErrNotExist]; an older one is [ErrOlder].
 func OpenReadOnly(ctx context.Context, dir string, opt Options) (*Store, error) {
 	s := &Store{path: filepath.Join(dir, File), opt: opt.filled()}
+	makeRoom(dir) // a reader makes the index file too
 	err := inspect(s.path, len(s.opt.migrations))
 	if err == nil {
 		mode := modeRead
