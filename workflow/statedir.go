@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/netsandbox/netsandbox/workflow/journal"
 )
 
 // Places in the state directory. An environment's own directory belongs to its
@@ -50,12 +52,17 @@ func trustStateDir(dir string) error {
 		return err
 	}
 	if st.Uid != uid {
-		return hint(fmt.Errorf("state directory %s is owned by uid %d, not by uid %d", dir, st.Uid, uid),
-			"netsandbox --state-dir DIR with a directory of your own")
+		return hint(fmt.Errorf("state directory %s is owned by uid %d, not by uid %d", dir, st.Uid, uid), "%s", ownDir)
+	}
+	if st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
+		return hint(fmt.Errorf("state directory %s is not a directory", dir), "%s", ownDir)
 	}
 	if st.Mode&0o077 != 0 {
-		return hint(fmt.Errorf("state directory %s has mode %04o; it holds copies of credentials", dir, st.Mode&0o7777),
-			"chmod 700 %s", dir)
+		fix := ownDir
+		if ours(real) {
+			fix = "chmod 700 " + dir
+		}
+		return hint(fmt.Errorf("state directory %s has mode %04o; it holds copies of credentials", dir, st.Mode&0o7777), "%s", fix)
 	}
 	for p := filepath.Dir(real); ; p = filepath.Dir(p) {
 		st, err := lstat(p)
@@ -72,6 +79,19 @@ func trustStateDir(dir string) error {
 			return nil
 		}
 	}
+}
+
+// ownDir is the way out for a path that is no state directory.
+const ownDir = "netsandbox --state-dir DIR with a directory of your own"
+
+// ours reports whether a directory is a state directory, or could become one. Of
+// any other nobody may be told to change the mode: it may be /tmp.
+func ours(dir string) bool {
+	if _, err := os.Lstat(filepath.Join(dir, journal.File)); err == nil {
+		return true
+	}
+	list, err := os.ReadDir(dir)
+	return err == nil && len(list) == 0
 }
 
 func lstat(path string) (*syscall.Stat_t, error) {
