@@ -132,7 +132,7 @@ func (u *undoer) undoExchanged(s backends.Step, p *spot) error {
 	case p.at.is(s.Place.Original, p.dev):
 		return nil
 	case p.lost != "" && !p.at.is(s.Place.Staged, p.dev):
-		u.leave(s, p.lost, putBack(s))
+		u.leave(s, p.lost, homeless(s))
 		return nil
 	case p.at == nil:
 		u.leave(s, "it was removed", putBack(s))
@@ -165,6 +165,13 @@ func (u *undoer) undoExchanged(s backends.Step, p *spot) error {
 		if why != "" {
 			u.leave(s, why, putBack(s))
 			return swap()
+		}
+		if !p.at.is(s.Place.Staged, p.dev) {
+			// Equal to the original that is back, and no file of ours, so Clean would
+			// leave it.
+			if err := unix.Unlinkat(p.hidden, s.Place.Name, 0); err != nil {
+				return err
+			}
 		}
 		return u.redated(p.dir, s)
 	})
@@ -249,7 +256,7 @@ func (u *undoer) undoTaken(s backends.Step, p *spot) error {
 	case p.slot == nil:
 		return nil // never taken, or back already
 	case p.lost != "":
-		u.leave(s, p.lost, putBack(s))
+		u.leave(s, p.lost, homeless(s))
 		return nil
 	case p.at != nil:
 		u.leave(s, "something new stands there", putBack(s))
@@ -302,6 +309,9 @@ func (u *undoer) undoInPlace(s backends.Step) error {
 // of a removed file to the next one.
 func (u *undoer) foreign(dir int, base string, at *node, s backends.Step, dev uint64) (string, error) {
 	want := s.Change.New
+	if before, err := u.asBefore(dir, base, at, s.Change.Old); before || err != nil {
+		return "", err
+	}
 	if !at.is(s.Place.Staged, dev) || at.kind() != want.Type {
 		return fmt.Sprintf("another %s stands there", at.kind()), nil
 	}
@@ -327,6 +337,30 @@ func (u *undoer) foreign(dir int, base string, at *node, s backends.Step, dev ui
 	}
 	*at = *after // what caught compares with
 	return "", nil
+}
+
+// asBefore reports that somebody wrote the original's content there again, which
+// nobody loses when the original itself comes back in its place.
+func (u *undoer) asBefore(dir int, base string, at *node, old *change.Entry) (bool, error) {
+	if old == nil || at.kind() != old.Type {
+		return false, nil
+	}
+	switch old.Type {
+	case change.Symlink:
+		target, err := readlink(dir, base)
+		return target == string(old.Target), err
+	case change.Regular:
+		if at.size != old.Size {
+			return false, nil
+		}
+		after, sum, err := u.read(dir, base)
+		if err != nil || sum != old.SHA256 || after.ino != at.ino {
+			return false, err
+		}
+		*at = *after // what caught compares with
+		return true, nil
+	}
+	return false, nil
 }
 
 // holds says that a directory is not empty.

@@ -29,6 +29,13 @@ func putBack(s backends.Step) string {
 	return fmt.Sprintf("mv -T -- %s %s", quote(backup(s)), quote(s.Change.Path))
 }
 
+// homeless says what to do where the directory of the original is not there, or
+// is another one: to move the original to that path now might overwrite what
+// somebody has behind a symlink.
+func homeless(s backends.Step) string {
+	return fmt.Sprintf("put its directory back, then: netsandbox recover (the original is kept at %s)", quote(backup(s)))
+}
+
 // quote writes a path as one word for a POSIX shell; bytes that must not reach a
 // terminal take bash's $'…' form.
 func quote(p change.Path) string {
