@@ -23,6 +23,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 func main() {
@@ -97,14 +98,18 @@ func (s *suite) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// run runs the suite and keeps what it reports.
+// run runs the suite and keeps what it reports. An interrupt does not end it: its
+// environments, mounts and filesystems are taken away when it ends by itself, so
+// it has a process group of its own.
 func (s *suite) run(ctx context.Context, verbose bool) error {
-	cmd := exec.CommandContext(ctx, s.binary, "-test.run=^$", "-test.bench="+s.bench,
+	cmd := exec.Command(s.binary, "-test.run=^$", "-test.bench="+s.bench,
 		"-test.benchtime="+strconv.Itoa(s.rounds)+"x", "-test.timeout=60m", "-nstest.require")
 	cmd.Dir = s.pkg
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	// An interrupt goes to the process group: the benchmark cleans up by itself.
-	cmd.Cancel = func() error { return nil }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	defer context.AfterFunc(ctx, func() {
+		fmt.Fprintf(os.Stderr, "bench: %s takes away what it made, then this ends\n", s.name())
+	})()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if verbose {
