@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/netsandbox/netsandbox/states"
 	"github.com/netsandbox/netsandbox/workflow/journal"
 	"github.com/netsandbox/netsandbox/workflow/report"
 	"github.com/netsandbox/netsandbox/workflow/txn"
@@ -165,7 +166,7 @@ func (w *Workflow) Wait(ctx context.Context, id string) (report.Applied, error) 
 		if v := t.Verdict(); v != nil {
 			doc.Reason = v.Reason
 		}
-		doc.Outcome = outcome(t)
+		doc.Outcome, doc.State = outcome(t), stateAfter(status)
 		finished := t.Finished()
 		err = t.Close()
 		switch {
@@ -183,6 +184,18 @@ func (w *Workflow) Wait(ctx context.Context, id string) (report.Applied, error) 
 			return doc, errors.Join(ErrBusy, ctx.Err())
 		case <-tick.C:
 		}
+	}
+}
+
+// stateAfter is where a transaction leaves, or holds, its environment.
+func stateAfter(s txn.Status) states.State {
+	switch s {
+	case txn.Committed:
+		return states.Committed
+	case txn.Undone:
+		return states.RolledBack
+	default:
+		return states.Trial
 	}
 }
 

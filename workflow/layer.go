@@ -29,6 +29,7 @@ func (w *Workflow) read(ctx context.Context, p place) (layer, error) {
 	if err != nil {
 		return layer{}, fmt.Errorf("inspect the view of %s: %w", p.env.Name, err)
 	}
+	st.Processes = list(st.Processes)
 	return layer{Difference: d, digest: layerDigest(d), status: st}, nil
 }
 
