@@ -33,8 +33,7 @@ func modes(t *testing.T, f func(t *testing.T, e *env)) {
 // Whatever PID 1 holds open is within reach of root inside as /proc/1/fd/N.
 func TestInitHoldsNothingOfTheHosts(t *testing.T) {
 	modes(t, func(t *testing.T, e *env) {
-		e.must("true")
-		init := e.status().Init
+		init := e.live()
 		dir := fmt.Sprintf("/proc/%d/fd", init)
 		var fds []os.DirEntry
 		until(t, "init has closed the connection of the command that ended", func() bool {
@@ -272,8 +271,7 @@ func TestIdsThatHaveNoPlace(t *testing.T) {
 func TestLimitsAreTheHosts(t *testing.T) {
 	nstest.Require(t, nstest.Cgroup2)
 	e := newEnv(t)
-	e.must("true")
-	groups := read(t, fmt.Sprintf("/proc/%d/cgroup", e.status().Init))
+	groups := read(t, fmt.Sprintf("/proc/%d/cgroup", e.live()))
 	if !strings.Contains(groups, "::/netsandbox/"+e.spec.ID+"/view") {
 		t.Errorf("init is in\n%s", groups)
 	}

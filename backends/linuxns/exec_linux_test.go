@@ -139,7 +139,7 @@ func TestExecSurroundings(t *testing.T) {
 	t.Run("a crash starts nothing on the host", func(t *testing.T) {
 		pattern := read(t, "/proc/sys/kernel/core_pattern")
 		var l unix.Rlimit
-		if err := unix.Prlimit(e.status().Init, unix.RLIMIT_CORE, nil, &l); err != nil {
+		if err := unix.Prlimit(e.live(), unix.RLIMIT_CORE, nil, &l); err != nil {
 			t.Fatal(err)
 		}
 		if piped := strings.HasPrefix(pattern, "|"); piped != (l.Max == 1) {

@@ -102,7 +102,7 @@ func TestWritesStayInTheLayer(t *testing.T) {
 		}
 	})
 	t.Run("it outlives the view", func(t *testing.T) {
-		init := e.status().Init
+		init := e.live()
 		if err := syscall.Kill(init, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestWritesStayInTheLayer(t *testing.T) {
 		if want := "host\nmore\n1234:5678:6775\n"; !strings.HasPrefix(out, want) || !strings.Contains(out, "No such file") {
 			t.Errorf("got %q", out)
 		}
-		if e.status().Init == init {
+		if e.live() == init {
 			t.Error("the view was not built again")
 		}
 	})

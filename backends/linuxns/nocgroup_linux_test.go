@@ -19,7 +19,7 @@ func TestWithoutCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := newEnv(t)
-	e.must("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &")
+	e.must("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & until test -e /proc/$!/comm && test $(cat /proc/$!/comm) = sleep; do :; done")
 	s := e.status()
 	if len(s.Processes) != 1 || s.Processes[0].Comm != "sleep" {
 		t.Fatalf("processes %+v", s.Processes)

@@ -129,6 +129,14 @@ func (e *env) status() backends.Status {
 	return s
 }
 
+// live keeps the view alive, which otherwise ends with its last command, and
+// returns its PID 1.
+func (e *env) live() int {
+	e.t.Helper()
+	e.detach("sleep", "1000")
+	return e.status().Init
+}
+
 // until waits for a condition.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()

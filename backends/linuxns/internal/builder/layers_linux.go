@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,10 +12,6 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mountplan"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
 )
-
-// patience is how long a filesystem that depends on another machine or process
-// may take to be layered.
-const patience = 5 * time.Second
 
 // piece is one prepared mount: attached in scratch, without those below it, so
 // that an alias can be taken of what another mount covers.
@@ -38,13 +32,18 @@ func (b *build) tree(plan mountplan.Plan) error {
 		}
 	}()
 	for i, e := range plan.Entries {
+		pieces[i] = piece{Entry: e, tree: -1, attrs: attributes(e.Mount)}
+	}
+	if err := b.slow(pieces); err != nil {
+		return err
+	}
+	for i := range pieces {
 		p := &pieces[i]
-		*p = piece{Entry: e, tree: -1, attrs: attributes(e.Mount)}
-		if e.Treatment != mountplan.Layer {
+		if p.Treatment != mountplan.Layer || p.tree >= 0 {
 			continue
 		}
 		if i == 0 {
-			if err := b.stage(p, 0); err != nil {
+			if err := b.stageHere(p, 0); err != nil {
 				return fmt.Errorf("layer /: %w", err)
 			}
 			if err := b.attachRoot(p); err != nil {
@@ -52,11 +51,11 @@ func (b *build) tree(plan mountplan.Plan) error {
 			}
 			continue
 		}
-		if single, err := b.single(e.Point); err != nil {
+		if single, err := b.single(p.Point); err != nil {
 			p.exclude(err)
 		} else if single {
 			p.Treatment = mountplan.Copy
-		} else if err := b.limited(p, i); err != nil {
+		} else if err := b.stageHere(p, i); err != nil {
 			p.exclude(err)
 		}
 	}
@@ -187,57 +186,36 @@ func alias(p *piece, of piece) (int, error) {
 	return mounts.Clone(at, "", false)
 }
 
-// limited stages a piece; where its server could be gone, on a thread of its
-// own and only for a while. A thread that hangs is left behind: the kernel does
-// not interrupt such a call, and what it still mounts later nobody sees.
-func (b *build) limited(p *piece, i int) error {
-	if !p.Slow {
-		return b.stage(p, i)
-	}
-	silent := fmt.Errorf("%s did not answer within %v", p.FS, patience)
-	name := p.Dev + " " + p.Point // ids are others in every mount namespace
-	if slices.Contains(b.Silent, name) {
-		b.view.Silent = append(b.view.Silent, name)
-		return silent
-	}
-	done := make(chan error, 1)
-	own := *p
-	go func() {
-		done <- In(b.self, func() error { return b.stage(&own, i) })
-	}()
-	t := time.NewTimer(patience)
-	defer t.Stop()
-	select {
-	case err := <-done:
-		*p = own
+// stageHere makes a piece's overlay and attaches it in scratch.
+func (b *build) stageHere(p *piece, i int) error {
+	t, err := b.stage(p, i)
+	if err != nil {
 		return err
-	case <-t.C:
-		b.view.Silent = append(b.view.Silent, name)
-		return silent
 	}
+	return b.keep(p, strconv.Itoa(i), t)
 }
 
-// stage makes the overlay of one host mount and attaches it in scratch.
-func (b *build) stage(p *piece, i int) error {
+// stage makes the overlay of one host mount, detached.
+func (b *build) stage(p *piece, i int) (int, error) {
 	n := strconv.Itoa(i)
 	if err := unix.Fchdir(b.scratch); err != nil {
-		return fmt.Errorf("enter scratch directory: %w", err)
+		return -1, fmt.Errorf("enter scratch directory: %w", err)
 	}
 	l, err := b.lower(p, n)
 	if err != nil {
-		return err
+		return -1, err
 	}
 	if l.unmapped != nil && i > 0 {
 		return b.shown(p, n, l.unmapped)
 	}
 	if l.unmapped != nil {
-		return l.unmapped
+		return -1, l.unmapped
 	}
 	if p.ReadOnly && i > 0 { // nothing can be written, so there is nothing to keep
-		return b.lowerOnly(p, n, "l"+n)
+		return b.lowerOnly(n, "l"+n)
 	}
 	if err := b.upper(p, n, l.stat, l.xattrs); err != nil {
-		return err
+		return -1, err
 	}
 	var t int
 	err = mounts.As(b.Mode.Shift, func() error {
@@ -248,13 +226,13 @@ func (b *build) stage(p *piece, i int) error {
 		return b.shown(p, n, err)
 	}
 	if err != nil {
-		return err
+		return -1, err
 	}
 	if err := writable(t); err != nil {
 		unix.Close(t)
-		return err
+		return -1, err
 	}
-	return b.keep(p, n, t)
+	return t, nil
 }
 
 // overlay names every option: distributions compile in other defaults, and
@@ -283,41 +261,38 @@ func writable(tree int) error {
 
 // shown falls back to an overlay without an upper: the tree can be read, its
 // sockets stay dead, which those below a bind would not be.
-func (b *build) shown(p *piece, n string, why error) error {
+func (b *build) shown(p *piece, n string, why error) (int, error) {
 	if err := os.Mkdir("s"+n, 0o755); err != nil {
-		return err
+		return -1, err
 	}
 	raw, err := mounts.Clone(unix.AT_FDCWD, p.Point, false)
 	if err != nil {
-		return err
+		return -1, err
 	}
 	if err := b.attachScratch(raw, "s"+n); err != nil {
-		return err
+		return -1, err
 	}
-	if err := b.lowerOnly(p, n, "s"+n); err != nil {
-		return errors.Join(why, err)
+	t, err := b.lowerOnly(n, "s"+n)
+	if err != nil {
+		return -1, errors.Join(why, err)
 	}
 	p.Treatment, p.Reason = mountplan.ReadOnly, p.FS+" takes no layer: "+why.Error()
 	p.attrs |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID
-	return nil
+	return t, nil
 }
 
 // lowerOnly makes an overlay that has no upper.
-func (b *build) lowerOnly(p *piece, n, lower string) error {
+func (b *build) lowerOnly(n, lower string) (int, error) {
 	if err := os.Mkdir("e"+n, 0o755); err != nil {
-		return err
+		return -1, err
 	}
 	// An overlay without upper takes two lowers, and the names in both show.
-	t, err := mounts.New("overlay", unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_RDONLY, "lowerdir="+lower+":e"+n)
-	if err != nil {
-		return err
-	}
-	return b.keep(p, n, t)
+	return mounts.New("overlay", unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_RDONLY, "lowerdir="+lower+":e"+n)
 }
 
 // keep attaches a finished overlay in scratch and remembers it.
 func (b *build) keep(p *piece, n string, t int) error {
-	if err := os.Mkdir("m"+n, 0o755); err != nil {
+	if err := unix.Mkdirat(b.scratch, "m"+n, 0o755); err != nil {
 		unix.Close(t)
 		return err
 	}

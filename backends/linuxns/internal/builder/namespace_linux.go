@@ -11,12 +11,23 @@ import (
 )
 
 // In runs f on a thread of its own inside another mount namespace. The thread
-// is thrown away.
+// leaves it before In returns, whenever it then dies: a thread in a mount
+// namespace keeps everything in it mounted.
 func In(ns *os.File, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked, see Build
-		done <- enter(ns, f)
+		runtime.LockOSThread() // never unlocked
+		home, err := os.Open("/proc/thread-self/ns/mnt")
+		if err != nil {
+			done <- err
+			return
+		}
+		defer home.Close()
+		err = enter(ns, f)
+		if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNS); back != nil && err == nil {
+			err = fmt.Errorf("leave mount namespace: %w", back)
+		}
+		done <- err
 	}()
 	return <-done
 }

@@ -139,15 +139,20 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	if err != nil {
 		return err
 	}
-	var sent error
-	if err := c.Control(func(fd int) { sent = v.conn.Send(who, nil, fd) }); err != nil {
-		return err
+	if err = h.pass(v, c, who); err != nil {
+		// PID 1 is on its way out, and has not got the client.
+		if err := h.stop(); err != nil {
+			return err
+		}
+		if v, err = h.build(context.Background()); err == nil {
+			err = h.pass(v, c, who)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if sent != nil && v.alive() {
-		return fmt.Errorf("reach the view's init: %w", sent)
-	}
-	// A view that just died: the client reads the end of its connection before its
-	// command was accepted, and tries once more.
+	// Should the view die before it accepts the command, the client reads the end
+	// of its connection and tries once more.
 	h.dated = false
 	h.sessions.add(v, c, h.ended)
 	if v == was {
@@ -161,19 +166,34 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	return nil
 }
 
-// ended dates what a command left in the layers while nobody waits for it; the
-// rebuild that the next command begins with has it done then.
+// pass gives a client's connection to PID 1.
+func (h *Holder) pass(v *view, c *wire.Conn, who wire.Caller) error {
+	var sent error
+	if err := c.Control(func(fd int) { sent = v.conn.Send(who, nil, fd) }); err != nil {
+		return err
+	}
+	if sent != nil {
+		return fmt.Errorf("reach the view's init: %w", sent)
+	}
+	return nil
+}
+
+// ended ends a view that its last command has left with nothing alive in it.
+// The next command begins with a new one anyway, and to unmount an overlay takes
+// as long as syncfs(2) of everything on the filesystem of its upper: better now
+// than when somebody waits.
 func (h *Holder) ended() {
 	h.idle.Touch()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.view == nil || h.dated {
+	if h.view == nil || h.frozen > 0 {
 		return
 	}
-	if busy, err := h.busy(); err != nil || busy {
-		return
+	busy, err := h.busy()
+	if err == nil && !busy {
+		err = errors.Join(h.stop(), h.record())
 	}
-	if err := h.date(); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)
 	}
 }
@@ -234,5 +254,8 @@ func (h *Holder) operate(c *wire.Conn) (quit bool) {
 	}
 	r.SetError(err)
 	c.Send(r, nil)
+	if op.Name == wire.OpBuild { // it was to see whether it can be done
+		h.ended()
+	}
 	return op.Name == wire.OpQuit && r.Error == ""
 }
