@@ -33,7 +33,7 @@ func (w *Workflow) Recover(ctx context.Context) (report.Recovered, error) {
 	for _, row := range rows {
 		errs = append(errs, w.recover(ctx, row, &doc))
 	}
-	errs = append(errs, w.reopen(ctx), w.exhume(ctx, &doc))
+	errs = append(errs, w.strays(ctx, &doc), w.reopen(ctx), w.exhume(ctx, &doc))
 	if len(doc.Left) > 0 {
 		errs = append(errs, &IncompleteError{Txn: doc.Done[0].Txn, Left: doc.Left})
 	}
