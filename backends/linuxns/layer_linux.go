@@ -40,7 +40,7 @@ func (v *View) Changes(ctx context.Context) (backends.Difference, error) {
 		return backends.Difference{}, err
 	}
 	d, err := upper.Diff(v.spec.Dir, upper.DiffOptions{
-		Env: v.spec.Name, Base: v.spec.Base, TView: rec.View.Time, Stepped: stepped,
+		Env: v.spec.Name, Base: v.spec.Base, TView: rec.View.Time, Stepped: stepped, Stop: ctx.Err,
 	})
 	if err != nil {
 		return backends.Difference{}, fmt.Errorf("derive changes: %w", err)

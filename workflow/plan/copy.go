@@ -16,6 +16,7 @@ import (
 
 // copier copies and hashes many files with one buffer.
 type copier struct {
+	stop    func() error // asked between blocks; a sparse file may have any size
 	sum     hash.Hash
 	buf     []byte
 	noClone bool // the filesystem said once that it cannot share extents
@@ -85,6 +86,9 @@ func (c *copier) hash(w io.Writer, r io.Reader) (string, error) {
 	}
 	c.sum.Reset()
 	for {
+		if err := c.stop(); err != nil {
+			return "", err
+		}
 		n, err := r.Read(c.buf)
 		if n > 0 {
 			c.sum.Write(c.buf[:n])

@@ -97,7 +97,7 @@ func fill(ctx context.Context, dir string, p *Plan, open func(change.Path) (*os.
 	if err := os.Mkdir(blobs, 0o700); err != nil {
 		return err
 	}
-	c := copier{buf: make([]byte, 256<<10)}
+	c := copier{stop: ctx.Err, buf: make([]byte, 256<<10)}
 	for _, ch := range p.Changes {
 		if ch.New == nil || ch.New.Type != change.Regular {
 			continue
@@ -202,7 +202,7 @@ func (f *Frozen) Open(sha256 string) (io.ReadCloser, error) {
 
 // Verify reads every file and proves its hash.
 func (f *Frozen) Verify(ctx context.Context) error {
-	c := copier{buf: make([]byte, 256<<10)}
+	c := copier{stop: ctx.Err, buf: make([]byte, 256<<10)}
 	for _, w := range f.wants() {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -24,6 +24,8 @@ type DiffOptions struct {
 	// that the clock was set back since.
 	TView   int64
 	Stepped bool
+	// Stop, when not nil, ends the comparison with the error that it returns.
+	Stop func() error
 }
 
 // Diff returns what the layers of an environment change on the host. It records
@@ -38,6 +40,7 @@ func Diff(dir string, opt DiffOptions) (_ backends.Difference, err error) {
 		return backends.Difference{}, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
+	r.hash.stop = opt.Stop
 	base := cmp.Or(opt.Base, "/")
 	d := &differ{recorder: r, env: cmp.Or(opt.Env, "ENV"), policy: policy{base, staged}, links: map[hashKey][]change.Path{}}
 	for _, l := range r.layers {

@@ -26,6 +26,7 @@ type hasher struct {
 	cache *hashCache
 	sum   hash.Hash
 	buf   []byte
+	stop  func() error // asked between blocks; a sparse file may have any size
 }
 
 func newHasher(c *hashCache) *hasher {
@@ -70,6 +71,11 @@ func (h *hasher) read(n *node) (string, error) {
 	defer unix.Close(fd)
 	h.sum.Reset()
 	for {
+		if h.stop != nil {
+			if err := h.stop(); err != nil {
+				return "", fmt.Errorf("read %s: %w", change.Escape(n.name), err)
+			}
+		}
 		k, err := unix.Read(fd, h.buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
