@@ -125,9 +125,15 @@ func (v *View) Discard(ctx context.Context) error {
 	return removeTree(filepath.Dir(v.spec.Dir), filepath.Base(v.spec.Dir))
 }
 
+// quitTime is how long a holder is asked to quit. One that is stopped never
+// answers; it is killed then.
+const quitTime = 5 * time.Second
+
 // end ends holder and view, whichever still lives, and removes their groups.
 func (v *View) end(ctx context.Context) error {
-	_, err := v.call(ctx, false, wire.Op{Name: wire.OpQuit})
+	ask, cancel := context.WithTimeout(ctx, quitTime)
+	defer cancel()
+	_, err := v.call(ask, false, wire.Op{Name: wire.OpQuit})
 	if err == nil {
 		if err := v.released(ctx); err != nil {
 			return err
