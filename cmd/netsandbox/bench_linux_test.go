@@ -67,14 +67,14 @@ func BenchmarkMany(b *testing.B) {
 		for i := range n {
 			name := fmt.Sprintf("bench%d", i)
 			names = append(names, name)
-			s.Time("create", func() { x.run("create", name, "--base", x.base, "--capture-connections=false") })
+			s.Time("create", func() { x.create(name) })
 			x.run("exec", name, "--detach", "--", "sleep", "infinity")
 		}
 		pss, private := x.memory(names...)
 		s.Add("each-MB", pss/float64(n))
 		s.Add("each-private-MB", private/float64(n))
 		for _, name := range names {
-			x.run("discard", name, "--yes")
+			x.discard(name)
 		}
 	}
 	s.Report(b)
@@ -88,13 +88,13 @@ type bench struct {
 	ns               *nstest.NS
 	bin              string
 	dir, state, base string
+	made             map[string]bool // environments; those that are left are discarded
 }
 
 // newBench has its environment, on the machine's own disk.
 func newBench(b *testing.B) *bench {
 	x := newBenchOn(b, (*testing.B).TempDir)
-	x.create()
-	b.Cleanup(func() { x.run("discard", "bench", "--yes") })
+	x.create("bench")
 	return x
 }
 
@@ -106,7 +106,7 @@ func newBenchOn(b *testing.B, disk func(*testing.B) string) *bench {
 	dir := disk(b)
 	x := &bench{
 		b: b, ns: ns, dir: dir, bin: filepath.Join(b.TempDir(), "netsandbox"),
-		state: filepath.Join(dir, "state"), base: filepath.Join(dir, "base"),
+		state: filepath.Join(dir, "state"), base: filepath.Join(dir, "base"), made: map[string]bool{},
 	}
 	build := exec.Command("go", "build", "-trimpath", "-o", x.bin, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -114,15 +114,27 @@ func newBenchOn(b *testing.B, disk func(*testing.B) string) *bench {
 		b.Fatalf("build: %v\n%s", err, out)
 	}
 	b.Setenv("NETSANDBOX_STATE_DIR", x.state)
+	b.Cleanup(func() {
+		for name := range x.made {
+			x.discard(name)
+		}
+	})
 	if err := os.Mkdir(x.base, 0o755); err != nil {
 		b.Fatal(err)
 	}
 	return x
 }
 
-func (x *bench) create(flags ...string) {
+func (x *bench) create(name string, flags ...string) {
 	x.b.Helper()
-	x.run(append([]string{"create", "bench", "--base", x.base, "--capture-connections=false"}, flags...)...)
+	x.run(append([]string{"create", name, "--base", x.base, "--capture-connections=false"}, flags...)...)
+	x.made[name] = true
+}
+
+func (x *bench) discard(name string) {
+	x.b.Helper()
+	delete(x.made, name)
+	x.run("discard", name, "--yes")
 }
 
 // view is the environment as the workflow sees it.

@@ -34,9 +34,8 @@ func BenchmarkTrial(b *testing.B) {
 	watch := &prober{}
 	x.ns.Go(func() { watch.run(ctx, addr) })
 	x.until("the server answers", watch.answers)
-	x.create("--relay", "7411")
+	x.create("bench", "--relay", "7411")
 	x.run("circuit", "add-tcp", "bench", "api", addr)
-	b.Cleanup(func() { x.run("discard", "bench", "--yes") })
 	var s versus.Series
 	for b.Loop() {
 		x.run("exec", "bench", "--", "sh", "-c", "echo down > "+gate)
