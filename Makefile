@@ -16,10 +16,10 @@ all: build
 build: ## the binary, bin/netsandbox
 	$(GO) build -trimpath -o $(BIN) ./cmd/netsandbox
 
-demo: build deps ## the whole story in a throw-away network; nothing on the host is touched
+demo: build ## the whole story in a throw-away network; nothing on the host is touched
 	$(BIN) demo
 
-deps: ## programs that tests and demo need and that are missing (apt, as root)
+deps: ## programs that tests and benchmarks need and that are missing (apt, as root)
 	./tools/deps
 
 test: ## everything: what needs no privilege first, then, as root, the kernel tests
