@@ -63,7 +63,7 @@ type session struct {
 	detach  bool
 	fds     []int // of files, without terminals
 	start   wire.Start
-	body    []byte
+	frame   []byte // start as it is sent
 }
 
 func newSession(r Request) (*session, error) {
@@ -75,7 +75,7 @@ func newSession(r Request) (*session, error) {
 		return nil, err
 	}
 	env := filter(r.Env)
-	s := &session{streams: io, detach: r.Detach, body: wire.Strings(r.Argv, env, []string{r.Cwd})}
+	s := &session{streams: io, detach: r.Detach}
 	s.start = wire.Start{
 		Argc: len(r.Argv), Envc: len(env), Detach: r.Detach, Umask: umask(), Limits: limits(),
 	}
@@ -84,6 +84,10 @@ func newSession(r Request) (*session, error) {
 			s.close()
 			return nil, err
 		}
+	}
+	if s.frame, err = wire.Encode(s.start, wire.Strings(r.Argv, env, []string{r.Cwd})); err != nil {
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }
@@ -149,7 +153,7 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 	if err := s.ready(); err != nil {
 		return StatusFailed, err
 	}
-	if err := conn.Send(s.start, s.body, s.fds...); err != nil {
+	if err := conn.Write(s.frame, s.fds...); err != nil {
 		return StatusFailed, errors.Join(errGone, err)
 	}
 	e, fds, err := begin(conn)

@@ -83,36 +83,49 @@ func (c *Conn) HungUp() {
 	})
 }
 
-// Send writes one frame: v as JSON, body as it is, fds beside the first byte.
-func (c *Conn) Send(v any, body []byte, fds ...int) error {
+// Encode makes one frame: v as JSON, body as it is.
+func Encode(v any, body []byte) ([]byte, error) {
 	head, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encode frame: %w", err)
+		return nil, fmt.Errorf("encode frame: %w", err)
 	}
 	if len(head)+len(body) > maxFrame {
-		return fmt.Errorf("send frame: %w", syscall.E2BIG)
+		return nil, fmt.Errorf("encode frame: %w", syscall.E2BIG)
 	}
 	buf := make([]byte, 8, 8+len(head)+len(body))
 	binary.LittleEndian.PutUint32(buf, uint32(len(head)))
 	binary.LittleEndian.PutUint32(buf[4:], uint32(len(body)))
-	buf = append(append(buf, head...), body...)
+	return append(append(buf, head...), body...), nil
+}
+
+// Send encodes and writes one frame, fds beside its first byte.
+func (c *Conn) Send(v any, body []byte, fds ...int) error {
+	frame, err := Encode(v, body)
+	if err != nil {
+		return err
+	}
+	return c.Write(frame, fds...)
+}
+
+// Write writes one encoded frame, fds beside its first byte.
+func (c *Conn) Write(frame []byte, fds ...int) error {
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(buf) > 0 {
+	for len(frame) > 0 {
 		var n int
 		var serr error
 		err := c.rc.Write(func(fd uintptr) bool {
-			n, serr = unix.SendmsgN(int(fd), buf, rights, nil, unix.MSG_NOSIGNAL)
+			n, serr = unix.SendmsgN(int(fd), frame, rights, nil, unix.MSG_NOSIGNAL)
 			return serr != unix.EAGAIN
 		})
 		if err := errors.Join(err, serr); err != nil {
 			return fmt.Errorf("send frame: %w", err)
 		}
-		buf, rights = buf[n:], nil
+		frame, rights = frame[n:], nil
 	}
 	return nil
 }
