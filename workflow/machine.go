@@ -64,9 +64,11 @@ func impossible(f guards.Facts, on states.Trigger) error {
 	switch {
 	case f.State == states.Trial:
 		r.Reason, r.Fix = "a trial is on the host", "netsandbox recover"
+	case on == states.Plan && f.State == states.Authorized:
+		r.Fix = "netsandbox revoke " + f.Env
 	case on == states.Plan || on == states.Authorize || on == states.Try:
 		if next, ok := states.Next(f.State); ok {
-			r.Fix = fmt.Sprintf("netsandbox %s %s", verb(next), f.Env)
+			r.Fix = command(next, f)
 		} else {
 			r.Fix = fmt.Sprintf("netsandbox exec %s -- COMMAND", f.Env)
 		}
@@ -74,6 +76,20 @@ func impossible(f guards.Facts, on states.Trigger) error {
 		r.Fix = fmt.Sprintf("netsandbox exec %s -- COMMAND", f.Env)
 	}
 	return &RefusedError{Env: f.Env, From: f.State, On: on, Refusals: []guards.Refusal{r}}
+}
+
+// command is the whole command line that fires a trigger.
+func command(t states.Trigger, f guards.Facts) string {
+	s := fmt.Sprintf("netsandbox %s %s", verb(t), f.Env)
+	switch {
+	case t == states.Try:
+		s += " --yes"
+	case t == states.Authorize && f.Plan != nil:
+		s += " --plan " + f.Plan.Digest
+	case t == states.Authorize:
+		s += " --plan DIGEST"
+	}
+	return s
 }
 
 // verb is the command that fires a trigger.

@@ -113,13 +113,7 @@ func (w *Workflow) next(ctx context.Context, p place, f guards.Facts) *report.Ne
 	f.HostLock = guards.Lock{Held: true}
 	f.Lease = w.leaseFact(ctx, p, false)
 	f.Lease.Armed = true
-	n := &report.Next{On: on, To: edge.To, Command: "netsandbox " + verb(on) + " " + p.env.Name}
-	if on == states.Try {
-		n.Command += " --yes"
-	}
-	if on == states.Authorize && f.Plan != nil {
-		n.Command += " --plan " + f.Plan.Digest
-	}
+	n := &report.Next{On: on, To: edge.To, Command: command(on, f)}
 	for _, g := range edge.Guards {
 		if g == states.AuthorityHeld && on == states.Authorize {
 			continue // the verb itself gives it
