@@ -59,11 +59,10 @@ func (w *Workflow) recover(ctx context.Context, row journal.Txn, doc *report.Rec
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(row.Path); errors.Is(err, os.ErrNotExist) {
-		// The row is the intent; the crash came before the file, so nothing happened.
-		return w.store.Update(ctx, func(tx *journal.Tx) error {
-			return tx.MoveTxn(row.ID, row.Status, string(txn.Undone), nil)
-		})
+	if missing, err := begun(row); err != nil && row.Status != string(txn.Prepared) {
+		return w.writeOff(ctx, row, err, doc)
+	} else if missing {
+		return w.neverBegun(ctx, row)
 	}
 	err = w.store.Update(ctx, func(tx *journal.Tx) error {
 		return w.event(tx, row.Env, row.ID, EventRecoverStarted, map[string]any{"status": row.Status})
@@ -75,8 +74,14 @@ func (w *Workflow) recover(ctx context.Context, row journal.Txn, doc *report.Rec
 	if errors.Is(err, txn.ErrBusy) {
 		return nil
 	}
+	if unreadable(err) {
+		return w.writeOff(ctx, row, err, doc)
+	}
 	if err != nil {
 		return fmt.Errorf("recover %s: %w", row.ID, err)
+	}
+	if _, err := os.Lstat(row.Path); errors.Is(err, os.ErrNotExist) {
+		return w.neverBegun(ctx, row)
 	}
 	if len(res.Leftovers) > 0 && row.ID == w.Accept {
 		if err := w.accept(ctx, row, &res); err != nil {
@@ -89,6 +94,30 @@ func (w *Workflow) recover(ctx context.Context, row journal.Txn, doc *report.Rec
 	}
 	doc.Done, doc.Left = append(doc.Done, r), append(doc.Left, res.Leftovers...)
 	return w.resettle(ctx, row)
+}
+
+// begun looks for the file of a transaction. The row is the intent and comes
+// first; it says armed only after the file did, so while it says prepared a
+// missing file means that nothing happened.
+func begun(row journal.Txn) (missing bool, err error) {
+	t, err := txn.Open(row.Path)
+	if err == nil {
+		return false, t.Close()
+	}
+	if _, serr := os.Lstat(row.Path); errors.Is(serr, os.ErrNotExist) {
+		return true, err
+	}
+	if !unreadable(err) {
+		return false, nil // whatever it is, recovering says it
+	}
+	return false, err
+}
+
+// neverBegun closes the row of a transaction that did not get to its file.
+func (w *Workflow) neverBegun(ctx context.Context, row journal.Txn) error {
+	return w.store.Update(ctx, func(tx *journal.Tx) error {
+		return tx.MoveTxn(row.ID, row.Status, string(txn.Undone), nil)
+	})
 }
 
 // accept settles an incomplete undo: somebody looked at what is left and wants

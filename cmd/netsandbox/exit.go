@@ -134,9 +134,22 @@ func hint(err error) string {
 	}
 	var incomplete *workflow.IncompleteError
 	if errors.As(err, &incomplete) {
-		return "put right what is left, then: netsandbox recover; or keep it: netsandbox recover --accept " + incomplete.Txn
+		return finish(incomplete)
 	}
 	return ""
+}
+
+// finish says how to end an incomplete undo: what to do by hand, as far as a line
+// holds it, and the two ways on from there.
+func finish(e *workflow.IncompleteError) string {
+	by := "put right what is left"
+	if len(e.Left) == 1 && e.Left[0].Fix != "" {
+		by = e.Left[0].Fix
+	}
+	if strings.Contains(by, "netsandbox recover") {
+		return by
+	}
+	return by + ", then: netsandbox recover; or keep it: netsandbox recover --accept " + e.Txn
 }
 
 // oneLine keeps a message on its line: joined errors hold line ends, and what
