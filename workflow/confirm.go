@@ -94,8 +94,9 @@ func (w *Workflow) Confirm(ctx context.Context, id, nonce string) (report.Applie
 		return doc, err
 	}
 	defer t.Close()
-	if v := t.Verdict(); v != nil {
-		doc.Outcome = "already_" + outcome(t)
+	if t.Verdict() != nil {
+		describe(&doc, t)
+		doc.Outcome = "already_" + doc.Outcome
 		return doc, nil
 	}
 	var d txnDetail
@@ -161,12 +162,7 @@ func (w *Workflow) Wait(ctx context.Context, id string) (report.Applied, error) 
 			return doc, err
 		}
 		status := t.Status()
-		doc.Changes = len(t.Steps())
-		doc.Left, _ = t.Leftovers()
-		if v := t.Verdict(); v != nil {
-			doc.Reason = v.Reason
-		}
-		doc.Outcome, doc.State = outcome(t), stateAfter(status)
+		describe(&doc, t)
 		finished := t.Finished()
 		err = t.Close()
 		switch {
@@ -185,6 +181,16 @@ func (w *Workflow) Wait(ctx context.Context, id string) (report.Applied, error) 
 		case <-tick.C:
 		}
 	}
+}
+
+// describe fills in how a transaction stands.
+func describe(doc *report.Applied, t *txn.Txn) {
+	doc.Changes = len(t.Steps())
+	doc.Left, _ = t.Leftovers()
+	if v := last(t); v != nil {
+		doc.Reason = v.Reason
+	}
+	doc.Outcome, doc.State = outcome(t), stateAfter(t.Status())
 }
 
 // stateAfter is where a transaction leaves, or holds, its environment.

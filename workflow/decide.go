@@ -229,13 +229,17 @@ func (a *attempt) close() {
 	}
 }
 
+// last is what was decided last: the verdict, or that it was taken back later.
+func last(t *txn.Txn) *txn.Verdict {
+	if r := t.Reverted(); r != nil {
+		return r
+	}
+	return t.Verdict()
+}
+
 func verdictData(t *txn.Txn) map[string]any {
 	d := map[string]any{"status": t.Status()}
-	v := t.Verdict()
-	if r := t.Reverted(); r != nil {
-		v = r
-	}
-	if v != nil {
+	if v := last(t); v != nil {
 		d["decision"], d["by"], d["reason"] = v.Decision, v.By, v.Reason
 	}
 	if left, more := t.Leftovers(); len(left) > 0 {

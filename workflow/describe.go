@@ -24,10 +24,7 @@ func txnDoc(row journal.Txn) report.Transaction {
 	defer t.Close()
 	// The file is the truth; the row may lag behind a keeper's undo.
 	d.Status, d.Paths = string(t.Status()), paths(t)
-	v := t.Verdict()
-	if r := t.Reverted(); r != nil {
-		v = r
-	}
+	v := last(t)
 	if v != nil {
 		at := v.At
 		d.Verdict, d.By, d.Reason, d.Ended = string(v.Decision), string(v.By), v.Reason, &at

@@ -66,7 +66,8 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 	defer t.Close()
 	switch t.Status() {
 	case txn.Undone:
-		doc.Outcome = "already_rolled_back"
+		describe(&doc, t)
+		doc.Outcome = "already_" + doc.Outcome
 		return doc, nil
 	case txn.Committed, txn.Incomplete:
 	default:
@@ -84,7 +85,7 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 	if err := w.reopenRow(ctx, &row); err != nil {
 		return doc, err
 	}
-	left, err := t.Rollback(ctx, w.Host, txn.Operator, "rolled back by "+actor())
+	left, err := t.Rollback(ctx, w.Host, txn.Operator, "asked for by "+actor())
 	if err != nil {
 		left = append(left, backends.Leftover{Subject: id, Found: err.Error(), Wanted: "the host as before", Fix: "netsandbox recover"})
 	}
