@@ -73,7 +73,7 @@ func (w *Workflow) addCircuit(ctx context.Context, name, label string, d circuit
 	return w.editCircuits(ctx, name, func(tx *journal.Tx, p place) error {
 		err := tx.AddCircuit(p.env.ID, d)
 		if errors.Is(err, journal.ErrExists) {
-			return hint(fmt.Errorf("circuit %s: %w", label, journal.ErrExists), "netsandbox circuit remove %s %s", name, label)
+			return hint(fmt.Errorf("circuit %q exists already in %s", label, name), "netsandbox circuit list %s", name)
 		}
 		if err != nil {
 			return err

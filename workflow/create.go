@@ -164,7 +164,7 @@ func (w *Workflow) intend(ctx context.Context, spec backends.Spec, o CreateOptio
 		return err
 	})
 	if errors.Is(err, journal.ErrExists) {
-		return env, hint(fmt.Errorf("%w: %s", ErrExists, spec.Name), "netsandbox discard %s --yes", spec.Name)
+		return env, hint(fmt.Errorf("%w: %s", ErrExists, spec.Name), "netsandbox status %s", spec.Name)
 	}
 	return env, err
 }

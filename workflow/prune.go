@@ -99,7 +99,7 @@ func (w *Workflow) stageTransaction(ctx context.Context, p *place, id string, do
 			err = errors.Join(err, cand.From.Close())
 		}
 		if err != nil {
-			return fmt.Errorf("stage %s: %w", c.Path, err)
+			return err
 		}
 		*doc = report.Staged{Schema: report.Schema("staged"), Name: p.env.Name, Path: c.Path, Candidate: c.Path, Deleted: cand.Delete, State: states.Staged}
 	}

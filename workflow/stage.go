@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/netsandbox/netsandbox/backends"
@@ -47,7 +46,7 @@ func (w *Workflow) Stage(ctx context.Context, name string, o StageOptions) (repo
 			return err
 		}
 		if err := p.view.Stage(ctx, path, backends.Candidate{From: o.From, Delete: o.Delete}); err != nil {
-			return fmt.Errorf("stage %s: %w", path, err)
+			return err
 		}
 		doc = report.Staged{Schema: report.Schema("staged"), Name: name, Path: path, Candidate: path, Deleted: o.Delete}
 		return w.staged(ctx, &p, &doc)
