@@ -139,7 +139,8 @@ func (w *Workflow) refuse(tx *journal.Tx, env journal.Env, r *RefusedError, txn 
 		w.Log.Warn().Str("env", env.Name).Str("guard", string(one.Guard)).Str("on", string(r.On)).
 			Str("err", one.String()).Func(txnField(txn)).Msg(EventGuardRefused)
 		err := w.event(tx, env.ID, txn, EventGuardRefused, map[string]any{
-			"on": r.On, "from": r.From, "guard": one.Guard, "reason": one.Reason, "subjects": one.Subjects, "fix": one.Fix,
+			"on": r.On, "from": r.From, "guard": one.Guard, "reason": one.Reason,
+			"subjects": append([]string{}, one.Subjects...), "fix": one.Fix, // a list, also without subjects
 		})
 		if err != nil {
 			return err
