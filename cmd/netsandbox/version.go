@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -29,11 +30,14 @@ func newVersionCmd(a *app) *cobra.Command {
 			if a.json {
 				return a.print(v)
 			}
-			revision := v.Revision
-			if v.Modified {
-				revision += " (modified)"
+			words := []string{"netsandbox", v.Version}
+			if v.Revision != "" {
+				words = append(words, v.Revision)
 			}
-			_, err := fmt.Fprintln(a.streams.out, "netsandbox", v.Version, revision, v.Go, v.Platform)
+			if v.Modified {
+				words = append(words, "(modified)")
+			}
+			_, err := fmt.Fprintln(a.streams.out, strings.Join(append(words, v.Go, v.Platform), " "))
 			return err
 		},
 	}
