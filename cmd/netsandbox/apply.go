@@ -16,11 +16,14 @@ func newApplyCmd(a *app) *cobra.Command {
 	var o workflow.ApplyOptions
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "apply NAME (--yes | --dry-run)",
+		Use:   "apply NAME (--yes | --plan DIGEST | --dry-run)",
 		Short: "Apply the plan as a trial that undoes itself unless every circuit is preserved",
 		Long: `Do whatever steps are missing from the present state, then try the plan on the
 host: another process, armed before the first change, undoes it when a required
 circuit is not preserved, when this command dies, or when the machine reboots.
+
+It needs a grant: --yes gives one for the last recorded plan; without --yes, --plan
+names the plan for which authorize recorded one.
 
 --dry-run shows what would happen and what is in the way. It changes nothing and
 refreshes nothing.`,
