@@ -45,7 +45,11 @@ func Furnish(place string) error {
 	if os.Getpid() != 1 {
 		return errors.New("furnish demo: not in a world of its own")
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if errors.Is(err, unix.EINVAL) {
+		return errors.New("/ is not a mount, as in a chroot, and a view cannot be made there: use a machine, a container or systemd-nspawn")
+	}
+	if err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {

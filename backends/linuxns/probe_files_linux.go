@@ -100,7 +100,11 @@ func ownMounts() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if errors.Is(err, unix.EINVAL) {
+		return errors.New("/ is not a mount, as in a chroot")
+	}
+	if err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	return nil
