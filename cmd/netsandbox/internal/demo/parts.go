@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/netsandbox/netsandbox/backends/demonet"
@@ -92,6 +93,10 @@ func heartbeat(ctx context.Context, config string, out io.Writer) error {
 		return err
 	}
 	resp, err := (&http.Client{Transport: t, Timeout: 2 * time.Second}).Do(req)
+	var errno syscall.Errno
+	if errors.As(err, &errno) { // the rest of the chain repeats what is known
+		return fmt.Errorf("no API through proxy %s: %w", proxy, errno)
+	}
 	if err != nil {
 		return err
 	}
