@@ -38,7 +38,7 @@ func judgeCircuits(f Facts, fresh bool) *Refusal {
 	}
 	switch worst {
 	case circuit.Lost:
-		r.Fix = f.command("enter") // repair the change, then check
+		r.Fix = f.command("exec", "-- COMMAND") // repair the change, then check; an agent could not use a shell
 	case circuit.Unverifiable:
 		r.Fix = f.command("circuit ignore", "CIRCUIT")
 	}

@@ -24,12 +24,12 @@ var circuitsPreservedRows = []row{
 	{
 		name: "lost: repair the change",
 		make: observe(api, circuit.Lost, "connection refused"),
-		want: one("circuit api is lost (connection refused, 3s ago)", "netsandbox enter web"),
+		want: one("circuit api is lost (connection refused, 3s ago)", "netsandbox exec web -- COMMAND"),
 	},
 	{
 		name: "lost without a reason",
 		make: observe(api, circuit.Lost, ""),
-		want: one("circuit api is lost", "netsandbox enter web"),
+		want: one("circuit api is lost", "netsandbox exec web -- COMMAND"),
 	},
 	{
 		name: "lost is recorded and let pass under --on-failure warn",
@@ -97,7 +97,7 @@ var circuitsPreservedRows = []row{
 			f.Circuits, f.ConfirmWithin = append(f.Circuits, ssh), true
 			observe(ssh, circuit.Lost, "")(f)
 		},
-		want: one("circuit ssh is lost", "netsandbox enter web"),
+		want: one("circuit ssh is lost", "netsandbox exec web -- COMMAND"),
 	},
 	{
 		name: "several: the fix is for the lost one",
@@ -105,7 +105,7 @@ var circuitsPreservedRows = []row{
 		want: &Refusal{
 			Reason:   "2 required circuits do not hold",
 			Subjects: []string{"circuit api is pending", "circuit lan is lost (timed out, 3s ago)"},
-			Fix:      "netsandbox enter web",
+			Fix:      "netsandbox exec web -- COMMAND",
 		},
 	},
 	{
@@ -114,13 +114,13 @@ var circuitsPreservedRows = []row{
 		want: &Refusal{
 			Reason:   "2 required circuits do not hold",
 			Subjects: []string{"circuit api is lost", "circuit lan is unverifiable"},
-			Fix:      "netsandbox enter web",
+			Fix:      "netsandbox exec web -- COMMAND",
 		},
 	},
 	{
 		name: "a loss seen before the last boot says so",
 		make: func(f *Facts) { f.BootID = reboot; observe(api, circuit.Lost, "refused")(f) },
-		want: one("circuit api is lost (refused, before the last boot)", "netsandbox enter web"),
+		want: one("circuit api is lost (refused, before the last boot)", "netsandbox exec web -- COMMAND"),
 	},
 }
 
@@ -145,7 +145,7 @@ var circuitsFreshRows = []row{
 	{
 		name: "fresh and lost",
 		make: observe(api, circuit.Lost, "connection refused"),
-		want: one("circuit api is lost (connection refused, 3s ago)", "netsandbox enter web"),
+		want: one("circuit api is lost (connection refused, 3s ago)", "netsandbox exec web -- COMMAND"),
 	},
 }
 
