@@ -143,6 +143,7 @@ func verbs(a *app) []*cobra.Command {
 // begin settles what the global flags leave to the environment.
 func (a *app) begin() error {
 	if withCgo {
+		a.began = true // no other usage would work either
 		return errors.New("this program was built with cgo and cannot confine its own threads; build it with CGO_ENABLED=0")
 	}
 	dir, err := stateDir(a.stateDir)
