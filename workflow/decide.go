@@ -155,8 +155,10 @@ func (w *Workflow) decided(ctx context.Context, p *place, t *txn.Txn, f guards.F
 	default:
 		return nil
 	}
-	m.with = func(tx *journal.Tx, env *journal.Env, _ states.State) error {
-		return w.event(tx, env.ID, t.ID(), EventTrialDecided, verdictData(t))
+	if p.env.State == states.Trial { // a rollback later on decides no trial
+		m.with = func(tx *journal.Tx, env *journal.Env, _ states.State) error {
+			return w.event(tx, env.ID, t.ID(), EventTrialDecided, verdictData(t))
+		}
 	}
 	_, err := w.do(ctx, p, m)
 	if errors.As(err, new(*RefusedError)) {
