@@ -92,7 +92,7 @@ func (w *Workflow) step(ctx context.Context, p *place, on states.Trigger, o Appl
 		if doc.To != states.Checked {
 			return &RefusedError{Env: p.env.Name, From: doc.From, On: on, Refusals: w.whyNot(ctx, *p, doc)}
 		}
-		o.say("Checked %d circuits", len(doc.Circuits))
+		o.say("Checked %s", count(len(doc.Circuits), "circuit"))
 		return nil
 	case states.Plan:
 		doc, err := w.plan(ctx, p)

@@ -259,11 +259,7 @@ func (a *attempt) begin(ctx context.Context) error {
 
 // run changes the host, looks, and decides. However it ends, there is a verdict.
 func (a *attempt) run(ctx context.Context) error {
-	if a.doc.Refreshed == 1 {
-		a.o.say("Refreshed 1 required circuit immediately before apply")
-	} else {
-		a.o.say("Refreshed %d required circuits immediately before apply", a.doc.Refreshed)
-	}
+	a.o.say("Refreshed %s immediately before apply", count(a.doc.Refreshed, "required circuit"))
 	a.o.say("Rollback transaction: %s", a.txn.ID())
 	if err := a.change(ctx); err != nil {
 		return a.undo(ctx, err.Error(), nil)
