@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/states"
 	"github.com/netsandbox/netsandbox/workflow/report"
 )
 
@@ -46,7 +47,14 @@ func (b *page) status(d report.Status) {
 		b.line("  note: %s", n)
 	}
 	b.circuitTable(d.Circuits)
-	b.next(d.Next)
+	switch {
+	case d.Next != nil:
+		b.next(*d.Next)
+	case d.State == states.Created || d.State == states.Committed:
+		b.line("Next: netsandbox exec %s -- COMMAND", d.Name)
+	case d.State == states.Trial && d.Txn != nil:
+		b.line("Next: netsandbox wait %s", d.Txn.ID)
+	}
 }
 
 func (b *page) view(v backends.Status) {
@@ -72,10 +80,7 @@ func processes(n int) string {
 	return fmt.Sprintf("%d processes", n)
 }
 
-func (b *page) next(n *report.Next) {
-	if n == nil {
-		return
-	}
+func (b *page) next(n report.Next) {
 	b.line("Next: %s -> %s", n.On, n.To)
 	for _, g := range n.Guards {
 		b.line("  %s %s%s", b.mark(g.Holds), string(g.Guard), reason(g))

@@ -98,6 +98,8 @@ var documents = map[string]any{
 	"list":          []report.Environment{env, {Name: "other", State: states.Created, Owner: 1000, Base: "/home/a", Created: at}},
 	"list-none":     []report.Environment{},
 	"status":        status,
+	"status-made":   report.Status{Environment: report.Environment{Name: "edge", State: states.Created, Base: "/"}},
+	"status-trial":  report.Status{Environment: report.Environment{Name: "edge", State: states.Trial, Base: "/"}, Txn: &txn},
 	"status-idle":   report.Status{Environment: env, View: backends.Status{Holder: 10}},
 	"status-lost":   report.Status{Environment: env, View: backends.Status{TwinLost: true}},
 	"inspect":       report.Inspect{Status: status, Spec: backends.Spec{ID: "01J", Dir: "/var/lib/netsandbox/envs/01J"}, Policy: plan.Policy, Plan: &plan, Grants: []report.Grant{grant}, Transactions: []report.Transaction{txn}, Resources: []report.Resource{{Kind: "cgroup", Name: "netsandbox/01J", Status: "made"}}},
