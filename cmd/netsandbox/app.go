@@ -104,6 +104,7 @@ circuits that must survive do not.
 	root.AddCommand(verbs(a)...)
 	root.AddCommand(newKeepCmd(a), newDemoPartCmd(a), newManCmd(a))
 	a.document(root)
+	strictHelp(root)
 	return root
 }
 

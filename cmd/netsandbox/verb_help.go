@@ -76,6 +76,20 @@ func (a *app) document(c *cobra.Command) {
 	}
 }
 
+// strictHelp makes help of what is no verb wrong usage; the library's own command
+// answers with the help of everything and success.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			c.Args = func(_ *cobra.Command, args []string) error {
+				_, _, err := root.Find(args)
+				return err
+			}
+		}
+	}
+}
+
 // useLine says how a command is used, in one line.
 func useLine(c *cobra.Command) string {
 	if !c.HasParent() || c.HasSubCommands() {
