@@ -40,9 +40,9 @@ func Begin(dir string, i Intent) (*Run, error) {
 	return r, nil
 }
 
-// Start is [Begin] without the wait for the disk, during which a caller can get
-// everything else ready. It must not run the command before [Run.Durable] says
-// so.
+// Start is [Begin] without the disk: the record is written, the log locked, until
+// [Run.Durable] or [Run.End]. A caller that does something in between does
+// nothing that may take long, and does not run the command.
 func Start(dir string, i Intent) (*Run, error) {
 	lock, err := EnvLock(dir, Shared, false)
 	if err != nil {
@@ -73,21 +73,18 @@ func (r *Run) begin(dir string, i Intent) error {
 	if err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() {
+	r.durable = sync.OnceValue(func() error {
 		defer f.Close()
-		err := datasync(f)
-		if err != nil {
-			err = retract(f, at, err)
+		if err := datasync(f); err != nil {
+			return retract(f, at, err)
 		}
-		done <- err
-	}()
-	r.durable = sync.OnceValue(func() error { return <-done })
+		return nil
+	})
 	return nil
 }
 
-// Durable waits until the record is on the disk. Where it could not be put there
-// it is taken back, and the command must not run.
+// Durable puts the record on the disk. Where that fails it is taken back, and the
+// command must not run.
 func (r *Run) Durable() error { return r.durable() }
 
 // End records how the command ended and releases the environment. The record is

@@ -14,8 +14,14 @@ func Exec(context.Context, backends.Spec, Request) (int, error) {
 	return StatusFailed, errors.ErrUnsupported
 }
 
+// Signals are none here.
+type Signals struct{}
+
+// Catch catches nothing here.
+func Catch() *Signals { return &Signals{} }
+
 // Run is not supported here.
-func Run(context.Context, backends.Spec, Request, func() error) (int, error) {
+func Run(context.Context, backends.Spec, Request, *Signals, func() error) (int, error) {
 	return StatusFailed, errors.ErrUnsupported
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,21 +26,20 @@ var errGone = errors.New("the view ended before the command was started")
 // exit code, or 128 plus the signal. With an error nothing was run, or its end
 // was not seen, and the status is 125, 126 or 127.
 func Exec(ctx context.Context, spec backends.Spec, r Request) (int, error) {
-	signals := make(chan os.Signal, 16)
-	defer signal.Stop(signals)
+	signals := Catch()
+	defer signals.release()
 	return run(ctx, spec, r, signals, func() error { return nil })
 }
 
 // Run is [Exec] for a process that is there for this one command. The view is
 // reached, or built, while the caller still gets ready; the command is sent only
-// when ready returned without an error. Signals stay caught: giving them back
-// one by one is a switch of threads for each (signal_enable, signal_disable in
-// runtime/sigqueue.go), and the process is about to end.
-func Run(ctx context.Context, spec backends.Spec, r Request, ready func() error) (int, error) {
-	return run(ctx, spec, r, make(chan os.Signal, 16), ready)
+// when ready returned without an error. What ready holds is not held for long: it
+// is called before anything that may take its time.
+func Run(ctx context.Context, spec backends.Spec, r Request, signals *Signals, ready func() error) (int, error) {
+	return run(ctx, spec, r, signals, sync.OnceValue(ready))
 }
 
-func run(ctx context.Context, spec backends.Spec, r Request, signals chan os.Signal, ready func() error) (int, error) {
+func run(ctx context.Context, spec backends.Spec, r Request, signals *Signals, ready func() error) (int, error) {
 	s, err := newSession(r)
 	if err != nil {
 		return StatusFailed, err
@@ -58,7 +58,7 @@ func run(ctx context.Context, spec backends.Spec, r Request, signals chan os.Sig
 // session is one command with what of the caller's surroundings goes along.
 type session struct {
 	*streams
-	signals chan os.Signal
+	signals *Signals
 	ready   func() error
 	detach  bool
 	fds     []int // of files, without terminals
@@ -140,7 +140,7 @@ func reopenable(fd int) {
 
 // attempt sends the command and follows it to its end.
 func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) {
-	conn, err := dial(ctx, spec)
+	conn, err := s.dial(ctx, spec)
 	if err != nil {
 		return StatusFailed, err
 	}
@@ -149,7 +149,7 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 	defer stop()
 	// From before the command exists, or a signal in between would end us and
 	// leave it.
-	signal.Notify(s.signals, forwarded...)
+	<-s.signals.caught
 	if err := s.ready(); err != nil {
 		return StatusFailed, err
 	}
@@ -168,7 +168,7 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 		return e.Status, errors.New(e.Error)
 	}
 	if !s.detach && !slices.Contains(s.start.TTY[:], true) {
-		return follow(ctx, conn, nil, s.signals)
+		return follow(ctx, conn, nil, s.signals.c)
 	}
 	var master []int
 	if e, master, err = next(conn); err != nil {
@@ -189,7 +189,7 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 	}
 	fds = nil // the terminal's now
 	defer t.close()
-	return follow(ctx, conn, t, s.signals)
+	return follow(ctx, conn, t, s.signals.c)
 }
 
 // begin waits until the command is accepted, or for why it is not.
@@ -213,6 +213,32 @@ func next(conn *wire.Conn) (wire.Event, []int, error) {
 		return e, nil, lost(err)
 	}
 	return e, fds, nil
+}
+
+// Signals are what a command gets instead of us.
+type Signals struct {
+	c      chan os.Signal
+	caught chan struct{} // closed when all are
+}
+
+// Catch begins to catch them, beside whatever else is done before a command is
+// sent: each costs a switch to the thread of the runtime that blocks and unblocks
+// signals, and back (sigenable in runtime/sigqueue.go), a third of a millisecond
+// for all.
+func Catch() *Signals {
+	s := &Signals{make(chan os.Signal, 16), make(chan struct{})}
+	go func() {
+		signal.Notify(s.c, forwarded...)
+		close(s.caught)
+	}()
+	return s
+}
+
+// release gives them back. A process that is about to end does without: it costs
+// as much again.
+func (s *Signals) release() {
+	<-s.caught
+	signal.Stop(s.c)
 }
 
 // forwarded are the signals that a command gets instead of us.
@@ -316,10 +342,13 @@ func umask() int {
 }
 
 // dial connects to the holder, starting one where none lives.
-func dial(ctx context.Context, spec backends.Spec) (*wire.Conn, error) {
+func (s *session) dial(ctx context.Context, spec backends.Spec) (*wire.Conn, error) {
 	conn, err := wire.Dial(spec.Dir, envdir.ExecSocket)
 	if err == nil || !absent(err) {
 		return conn, err
+	}
+	if err := s.ready(); err != nil {
+		return nil, err
 	}
 	if err := Start(ctx, spec); err != nil {
 		return nil, err

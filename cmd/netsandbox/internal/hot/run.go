@@ -40,6 +40,7 @@ func Run(r Request) int {
 }
 
 func run(r Request) (status int, err error) {
+	signals := client.Catch()
 	spec, err := load(r)
 	if err != nil {
 		return Failed, err
@@ -52,9 +53,9 @@ func run(r Request) (status int, err error) {
 	if err != nil {
 		return Failed, fmt.Errorf("%s: %w", spec.Name, err)
 	}
-	// While the disk takes the record, everything is made ready but the command
-	// itself is not sent.
-	status, err = client.Run(context.Background(), spec, req, func() error {
+	// Holder and PID 1 get the connection while the disk takes the record; the
+	// command is sent afterwards.
+	status, err = client.Run(context.Background(), spec, req, signals, func() error {
 		if err := log.Durable(); err != nil {
 			return fmt.Errorf("%s: %w", spec.Name, err)
 		}
