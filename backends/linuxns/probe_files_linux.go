@@ -102,7 +102,7 @@ func ownMounts() error {
 	}
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	if errors.Is(err, unix.EINVAL) {
-		return errors.New("/ is not a mount, as in a chroot")
+		return errNoRootMount
 	}
 	if err != nil {
 		return fmt.Errorf("make mounts private: %w", err)

@@ -40,11 +40,11 @@ func idmapFindings(ctx context.Context, stateRoot string) []backends.Finding {
 			err = limited(ctx, func(context.Context) error { return tryIdmap(e.Point) })
 		}
 		if err != nil {
-			f.Status, f.Detail = "degraded", e.FS+": "+err.Error()
-			f.Fix = "it is read-only in views; --hide leaves it out"
+			c := check{fix: "it is read-only in views; --hide leaves it out"}
 			if e.Point == "/" {
-				f.Fix = "a root on ext4, xfs or btrfs and Linux 5.19 or later" + weaker
+				c.fix = "a root on ext4, xfs or btrfs and Linux 5.19 or later" + weaker
 			}
+			f.Status, f.Detail, f.Fix = "degraded", e.FS+": "+err.Error(), c.advice(err)
 		}
 		found = append(found, f)
 	}

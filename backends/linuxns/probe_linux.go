@@ -2,7 +2,9 @@ package linuxns
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"time"
@@ -51,9 +53,24 @@ func (c check) run(ctx context.Context, stateRoot string) backends.Finding {
 		return err
 	})
 	if err != nil {
-		return backends.Finding{Name: c.name, Status: c.without, Detail: err.Error(), Fix: c.fix}
+		return backends.Finding{Name: c.name, Status: c.without, Detail: err.Error(), Fix: c.advice(err)}
 	}
 	return f
+}
+
+// errNoRootMount is a root directory that is none of the mounts. There neither
+// mounts can be made private nor user namespaces be made, whatever the kernel can.
+var errNoRootMount = errors.New("/ is not a mount, as in a chroot")
+
+// advice is the fix of the check, unless something else stands before it.
+func (c check) advice(err error) string {
+	switch {
+	case errors.Is(err, errNoRootMount):
+		return "run where / is a mount: on the machine, in a container or in systemd-nspawn"
+	case os.Geteuid() != 0 && c.name != "privileges":
+		return "sudo netsandbox doctor says whether root can"
+	}
+	return c.fix
 }
 
 // limited runs f on a thread of its own, which dies with whatever namespaces
