@@ -24,15 +24,28 @@ const commandsDir = "/sys/fs/cgroup/commands"
 type children struct {
 	mu   sync.Mutex
 	wait map[int]chan syscall.WaitStatus
+	// begun says that there is a child again.
+	begun chan struct{}
 }
 
 // startReaper reaps every child there ever is, and tells the sessions of theirs.
+// It waits in the kernel while there are children: a signal would come by way of
+// two more goroutines. Without any, the next is one that is started, or an orphan.
 func (s *server) startReaper() {
 	s.children.wait = map[int]chan syscall.WaitStatus{}
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGCHLD)
+	s.children.begun = make(chan struct{}, 1)
 	go func() {
-		for range c {
+		for {
+			err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+			if err == unix.ECHILD {
+				select {
+				case <-c:
+				case <-s.children.begun:
+				}
+				continue
+			}
 			for s.children.reap() {
 			}
 		}
@@ -70,6 +83,10 @@ func (c *children) start(cmd *rawfork.Command) (int, <-chan syscall.WaitStatus, 
 	}
 	done := make(chan syscall.WaitStatus, 1)
 	c.wait[pid] = done
+	select {
+	case c.begun <- struct{}{}:
+	default:
+	}
 	return pid, done, nil
 }
 
