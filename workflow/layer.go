@@ -21,13 +21,15 @@ type layer struct {
 
 // read reads the layer of a view.
 func (w *Workflow) read(ctx context.Context, p place) (layer, error) {
-	d, err := p.view.Changes(ctx)
-	if err != nil {
-		return layer{}, fmt.Errorf("read the layer of %s: %w", p.env.Name, err)
-	}
+	// Status first: it is the one question that a holder which was stopped is not
+	// waited for.
 	st, err := p.view.Status(ctx)
 	if err != nil {
 		return layer{}, fmt.Errorf("inspect the view of %s: %w", p.env.Name, err)
+	}
+	d, err := p.view.Changes(ctx)
+	if err != nil {
+		return layer{}, fmt.Errorf("read the layer of %s: %w", p.env.Name, err)
 	}
 	st.Processes = list(st.Processes)
 	return layer{Difference: d, digest: layerDigest(d), status: st}, nil

@@ -74,11 +74,20 @@ func ask(ctx context.Context, c *wire.Conn, op wire.Op, fds ...int) (wire.Reply,
 	return r, r.Err()
 }
 
+// statusTime is how long a holder may take to say how it is. It builds nothing
+// for that; only one that is stopped takes so long.
+const statusTime = 10 * time.Second
+
 // Status implements [backends.Inhabited].
 func (v *View) Status(ctx context.Context) (backends.Status, error) {
-	r, err := v.call(ctx, false, wire.Op{Name: wire.OpStatus})
+	asked, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	r, err := v.call(asked, false, wire.Op{Name: wire.OpStatus})
 	if err == nil {
 		return *r.Status, nil
+	}
+	if asked.Err() != nil && ctx.Err() == nil {
+		return backends.Status{}, fmt.Errorf("the holder of %s does not answer; it may be stopped: netsandbox discard %[1]s --yes ends it", v.spec.Name)
 	}
 	if !errors.Is(err, errNoHolder) {
 		return backends.Status{}, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -156,15 +157,18 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 	if err := conn.Write(s.frame, s.fds...); err != nil {
 		return StatusFailed, errors.Join(errGone, err)
 	}
+	given := s.giveUp(conn)
 	e, fds, err := begin(conn)
+	sig := given()
 	defer func() { wire.CloseAll(fds) }()
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return StatusFailed, ctx.Err()
-	}
-	if err != nil {
+	case err != nil && sig != 0:
+		return 128 + int(sig), fmt.Errorf("interrupted: the holder of %s did not answer", spec.Name)
+	case err != nil:
 		return StatusFailed, err
-	}
-	if e.Status != 0 {
+	case e.Status != 0:
 		return e.Status, errors.New(e.Error)
 	}
 	if !s.detach && !slices.Contains(s.start.TTY[:], true) {
@@ -191,6 +195,48 @@ func (s *session) attempt(ctx context.Context, spec backends.Spec) (int, error) 
 	defer t.close()
 	return follow(ctx, conn, t, s.signals.c)
 }
+
+// grace is how long a holder may take to accept a command that is told to end.
+const grace = 2 * time.Second
+
+// giveUp closes the connection when a signal that would end us arrives and no
+// command is there yet to get it. A holder that was stopped never answers, and a
+// client that hands every signal on would wait for it for ever. The returned
+// function ends the watch and says which signal it gave up for; any other is left
+// for the command.
+func (s *session) giveUp(conn *wire.Conn) func() syscall.Signal {
+	accepted, done := make(chan struct{}), make(chan syscall.Signal, 1)
+	go func() {
+		var caught os.Signal
+		select {
+		case <-accepted:
+			done <- 0
+			return
+		case caught = <-s.signals.c:
+		}
+		late := time.NewTimer(grace)
+		defer late.Stop()
+		select {
+		case <-accepted:
+		case <-late.C:
+			if sig := caught.(syscall.Signal); slices.Contains(ending, sig) {
+				conn.Close()
+				done <- sig
+				return
+			}
+			<-accepted
+		}
+		s.signals.c <- caught
+		done <- 0
+	}()
+	return func() syscall.Signal {
+		close(accepted)
+		return <-done
+	}
+}
+
+// ending are the signals that would end a client of their own.
+var ending = []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
 
 // begin waits until the command is accepted, or for why it is not.
 func begin(conn *wire.Conn) (wire.Event, []int, error) {
