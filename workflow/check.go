@@ -86,6 +86,9 @@ func (w *Workflow) check(ctx context.Context, p *place, o CheckOptions) (report.
 		doc.Refusals = r
 	}
 	doc.OK = len(doc.Refusals) == 0
+	if r := guards.Check([]states.Guard{states.ChangesPresent}, f); doc.OK && m.from == m.to && r != nil {
+		doc.Note = r[0].Reason
+	}
 	if p.policy.OnFailure == StopView && lost(seen) {
 		return doc, p.view.Stop(ctx) // --on-failure stop: nothing goes on in a world that lost its lifeline
 	}

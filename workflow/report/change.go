@@ -43,13 +43,15 @@ type FileDiff struct {
 
 // Check is the result of check.
 type Check struct {
-	Schema   string           `json:"schema"` // netsandbox/v1/check
-	Name     string           `json:"name"`
-	Layer    string           `json:"layer"`
-	From     states.State     `json:"from"`
-	To       states.State     `json:"to"`
-	Circuits []Circuit        `json:"circuits"`
-	OK       bool             `json:"ok"` // every required circuit holds
+	Schema   string       `json:"schema"` // netsandbox/v1/check
+	Name     string       `json:"name"`
+	Layer    string       `json:"layer"`
+	From     states.State `json:"from"`
+	To       states.State `json:"to"`
+	Circuits []Circuit    `json:"circuits"`
+	OK       bool         `json:"ok"` // every required circuit holds
+	// Note says why the environment stayed although they hold.
+	Note     string           `json:"note,omitempty"`
 	Refusals []guards.Refusal `json:"refusals,omitempty"`
 }
 

@@ -14,6 +14,8 @@ func (b *page) check(d report.Check) {
 	switch {
 	case d.From != d.To:
 		b.line("%s: %s -> %s", d.Name, d.From, d.To)
+	case d.OK && d.Note != "":
+		b.line("%s: every required circuit is preserved; stays %s: %s", d.Name, d.To, d.Note)
 	case d.OK:
 		b.line("%s: every required circuit is preserved; stays %s", d.Name, d.To)
 	default:
