@@ -1,6 +1,7 @@
 package linuxns
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -241,7 +242,7 @@ func TestStoppedViewLetsGoOfItsLayers(t *testing.T) {
 	for i := range 15 {
 		e.must("true")
 		if i == 0 {
-			if _, err := index(layer, dir); err != unix.EBUSY {
+			if _, err := index(layer, dir); !errors.Is(err, unix.EBUSY) {
 				t.Fatalf("a second overlay over a mounted layer: %v", err)
 			}
 		}
