@@ -171,7 +171,7 @@ func (w *Workflow) DryRun(ctx context.Context, name string, o ApplyOptions) (rep
 	if f.Plan, err = w.planFact(ctx, p, l, f); err != nil {
 		return doc, err
 	}
-	f.HostLock, f.Lease = guards.Lock{Held: true}, w.leaseFact(ctx, p, o.NoBootRecovery)
+	f.HostLock, f.Lease = guards.Lock{Held: true}, w.leaseFact(p, o.NoBootRecovery)
 	f.Lease.Armed = true
 	doc.Steps, doc.Refusals = ahead(p.env.State, f, o)
 	if r, ok := networkOnly(name, l.Changes); o.Trial && !ok {

@@ -102,25 +102,26 @@ func (a *attempt) outage(ctx context.Context) float64 {
 // recover runs the very same after a crash. The journal comes last: until it has
 // moved, somebody still knows that there is work to do.
 func (w *Workflow) settle(ctx context.Context, p *place, t *txn.Txn, f guards.Facts) (warnings []string, err error) {
-	status := t.Status()
-	if status == txn.Committed && p.env.State == states.Trial {
+	row, err := w.row(ctx, t.ID())
+	if err != nil {
+		return nil, err
+	}
+	// A trial is the business of its own transaction alone: an older one that is
+	// settled meanwhile must not open its gate.
+	status, trial, own := t.Status(), p.env.State == states.Trial, row.Cycle == p.env.Cycle
+	if status == txn.Committed && trial && own {
 		if err := p.view.Reset(ctx, backends.Reset{Paths: paths(t), Settled: true, Stop: true}); err != nil {
 			// The host has the change; what stays in the layer equals it and is none.
 			warnings = append(warnings, "the committed paths are still in the layer: "+err.Error())
 		}
 	}
-	if status != txn.Incomplete {
+	if status != txn.Incomplete && (own || !trial) {
 		if err := execlog.Gate(p.spec.Dir, execlog.Open); err != nil {
 			return warnings, err
 		}
 	}
 	ageHost()
-	row, err := w.row(ctx, t.ID())
-	if err != nil {
-		return warnings, err
-	}
-	mine := p.env.State == states.Trial || p.env.State == states.Committed && t.Reverted() != nil
-	if mine && row.Cycle == p.env.Cycle {
+	if own && (trial || p.env.State == states.Committed && t.Reverted() != nil) {
 		if err := w.decided(ctx, p, t, f); err != nil {
 			return warnings, err
 		}

@@ -60,7 +60,10 @@ func (w *Workflow) plan(ctx context.Context, p *place) (report.Plan, error) {
 	if err != nil {
 		return report.Plan{}, err
 	}
-	doc := w.compose(ctx, *p, l, f)
+	doc, err := w.compose(ctx, *p, l, f)
+	if err != nil {
+		return report.Plan{}, err
+	}
 	// The guards are asked before the bytes are copied, and again with the move.
 	edge, _ := states.Find(p.env.State, states.Plan)
 	if r := guards.Check(edge.Guards, f); len(r) > 0 {
@@ -106,12 +109,16 @@ func (w *Workflow) freshen(ctx context.Context, p place) error {
 }
 
 // compose writes the plan that the present facts make.
-func (w *Workflow) compose(ctx context.Context, p place, l layer, f guards.Facts) *plan.Plan {
+func (w *Workflow) compose(ctx context.Context, p place, l layer, f guards.Facts) (*plan.Plan, error) {
+	weakened, err := w.weakened(ctx, p)
+	if err != nil {
+		return nil, err
+	}
 	doc := &plan.Plan{
 		Schema: plan.Schema, Env: p.env.Name, EnvID: p.env.ID, Cycle: p.env.Cycle, Backend: p.env.Backend, Base: change.Path(p.spec.Base), HostID: w.hostID(),
 		Layer: l.digest, Changes: l.Changes, Circuits: f.Circuits,
 		Policy:    plan.Policy{OnFailure: p.policy.OnFailure, AutoRollback: p.policy.AutoRollback, Authority: p.policy.Authority, BootRecovery: bootRecovery(p.spec.Base)},
-		Weakened:  w.weakened(ctx, p),
+		Weakened:  weakened,
 		Processes: f.Processes,
 	}
 	change.Sort(doc.Changes)
@@ -122,13 +129,14 @@ func (w *Workflow) compose(ctx context.Context, p place, l layer, f guards.Facts
 	for _, x := range doc.Processes {
 		doc.Irreversible = append(doc.Irreversible, x+" ends")
 	}
-	return doc
+	return doc, nil
 }
 
 // weakened lists what was made less strict in this environment, and by whom.
-func (w *Workflow) weakened(ctx context.Context, p place) []string {
+// It is part of what authority is given for, so not knowing it is an error.
+func (w *Workflow) weakened(ctx context.Context, p place) ([]string, error) {
 	var out []string
-	_ = w.store.View(ctx, func(tx *journal.Tx) error {
+	err := w.store.View(ctx, func(tx *journal.Tx) error {
 		for _, name := range []string{EventCircuitChanged, EventCircuitRemoved} {
 			es, err := tx.Events(journal.EventFilter{Env: p.env.ID, Event: name})
 			if err != nil {
@@ -145,7 +153,7 @@ func (w *Workflow) weakened(ctx context.Context, p place) []string {
 	if p.policy.OnFailure == Warn {
 		out = append(out, "--on-failure warn: a lost circuit does not block")
 	}
-	return out
+	return out, err
 }
 
 // planFact is the recorded plan of this cycle beside what planning would give
@@ -158,7 +166,10 @@ func (w *Workflow) planFact(ctx context.Context, p place, l layer, f guards.Fact
 	if err != nil {
 		return nil, err
 	}
-	now := w.compose(ctx, p, l, f)
+	now, err := w.compose(ctx, p, l, f)
+	if err != nil {
+		return nil, err
+	}
 	return &guards.Plan{Digest: last.Digest, Now: now.Digest(), Cycle: last.Cycle}, nil
 }
 

@@ -34,10 +34,18 @@ func (w *Workflow) Recover(ctx context.Context) (report.Recovered, error) {
 		errs = append(errs, w.recover(ctx, row, &doc))
 	}
 	errs = append(errs, w.strays(ctx, &doc), w.reopen(ctx), w.exhume(ctx, &doc))
-	if len(doc.Left) > 0 {
-		errs = append(errs, &IncompleteError{Txn: doc.Done[0].Txn, Left: doc.Left})
+	return doc, errors.Join(append(errs, incomplete(doc))...)
+}
+
+// incomplete is the error for what could not be recovered. It names the oldest
+// transaction that left something; when that is settled, the next one is named.
+func incomplete(doc report.Recovered) error {
+	for _, r := range doc.Done {
+		if r.Outcome == string(txn.Incomplete) {
+			return &IncompleteError{Txn: r.Txn, Left: doc.Left}
+		}
 	}
-	return doc, errors.Join(errs...)
+	return nil
 }
 
 // unfinished lists the transactions whose row is not final, oldest first.

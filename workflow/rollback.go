@@ -73,7 +73,7 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 	default:
 		return doc, hint(fmt.Errorf("%w: %s is %s", ErrBusy, id, t.Status()), "netsandbox wait %s", id)
 	}
-	f, err := w.reverse(ctx, row, t, &env)
+	f, err := w.reverse(ctx, row, t, env)
 	if err != nil {
 		return doc, err
 	}
@@ -96,20 +96,16 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 		return doc, errors.Join(&IncompleteError{Txn: id, Left: left}, serr)
 	}
 	doc.Outcome, doc.State = "rolled_back", states.RolledBack
-	ageHost()
 	return doc, serr
 }
 
 // reverse gathers whether a transaction can be taken back: that no newer one
 // covers the same paths, and that the host is still as committed.
-func (w *Workflow) reverse(ctx context.Context, row journal.Txn, t *txn.Txn, env *journal.Env) (guards.Facts, error) {
-	f := guards.Facts{Env: row.EnvName, Cycle: row.Cycle}
+func (w *Workflow) reverse(ctx context.Context, row journal.Txn, t *txn.Txn, env journal.Env) (guards.Facts, error) {
+	f := guards.Facts{Env: row.EnvName, State: env.State, Cycle: row.Cycle}
 	f.Reverse.Known = true
 	var newer []journal.Txn
-	err := w.store.View(ctx, func(tx *journal.Tx) (err error) {
-		if *env, err = tx.EnvByID(row.Env); err != nil {
-			return err
-		}
+	err := w.store.View(ctx, func(tx *journal.Tx) error {
 		all, err := tx.Txns(journal.TxnFilter{Status: []string{string(txn.Committed)}})
 		for _, x := range all {
 			if x.Seq > row.Seq {
@@ -121,7 +117,6 @@ func (w *Workflow) reverse(ctx context.Context, row journal.Txn, t *txn.Txn, env
 	if err != nil {
 		return f, err
 	}
-	f.State = env.State
 	mine := paths(t)
 	for _, x := range newer {
 		o, err := txn.Open(x.Path)

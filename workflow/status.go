@@ -52,7 +52,7 @@ func (w *Workflow) status(ctx context.Context, p place) (report.Status, error) {
 	}
 	doc.Circuits = w.circuits(f)
 	doc.Evidence = evidence(f)
-	doc.Next = w.next(ctx, p, f)
+	doc.Next = w.next(p, f)
 	doc.Txn, err = w.pending(ctx, p)
 	if doc.Txn != nil {
 		doc.Notes = append(doc.Notes, "transaction "+doc.Txn.ID+" is "+doc.Txn.Status+": netsandbox recover")
@@ -101,7 +101,7 @@ func evidence(f guards.Facts) *float64 {
 
 // next asks every guard of the next move. What a step takes for itself, the host
 // lock and the lease, counts as taken: nobody can hold it beforehand.
-func (w *Workflow) next(ctx context.Context, p place, f guards.Facts) *report.Next {
+func (w *Workflow) next(p place, f guards.Facts) *report.Next {
 	on, ok := states.Next(p.env.State)
 	if !ok || p.env.State == states.Trial {
 		return nil
@@ -111,7 +111,7 @@ func (w *Workflow) next(ctx context.Context, p place, f guards.Facts) *report.Ne
 		return nil
 	}
 	f.HostLock = guards.Lock{Held: true}
-	f.Lease = w.leaseFact(ctx, p, false)
+	f.Lease = w.leaseFact(p, false)
 	f.Lease.Armed = true
 	n := &report.Next{On: on, To: edge.To, Command: command(on, f)}
 	for _, g := range edge.Guards {

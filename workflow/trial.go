@@ -229,7 +229,7 @@ func (a *attempt) arm(ctx context.Context) error {
 	if err := a.watch(ctx); err != nil {
 		return errors.Join(err, a.abandon(ctx))
 	}
-	a.facts.Lease = a.leaseFact(ctx, *a.p, a.o.NoBootRecovery)
+	a.facts.Lease = a.leaseFact(*a.p, a.o.NoBootRecovery)
 	a.facts.Lease.Armed, a.facts.Lease.Held = true, true
 	return nil
 }

@@ -49,6 +49,6 @@ func (a *attempt) watch(ctx context.Context) error {
 }
 
 // leaseFact says whether a reboot would find somebody to undo.
-func (w *Workflow) leaseFact(_ context.Context, p place, waived bool) guards.Lease {
+func (w *Workflow) leaseFact(p place, waived bool) guards.Lease {
 	return guards.Lease{BootRequired: p.spec.Base == "/", BootPresent: bootunit.Present() == nil, BootWaived: waived}
 }
