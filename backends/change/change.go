@@ -1,5 +1,10 @@
 package change
 
+import (
+	"bytes"
+	"maps"
+)
+
 // Kind names a family of changes; one typed adapter observes, applies and
 // reverts each.
 type Kind string
@@ -39,6 +44,7 @@ const (
 	Regular   FileType = "file"
 	Directory FileType = "directory"
 	Symlink   FileType = "symlink"
+	Fifo      FileType = "fifo"
 )
 
 // Entry is the content and the metadata of one path.
@@ -54,6 +60,21 @@ type Entry struct {
 	// SHA256 is the lower-case hex digest of a regular file's bytes.
 	SHA256 string `json:"sha256,omitempty"`
 	Target Path   `json:"target,omitempty"` // of a symlink, as readlink(2) returns it
+	// Xattrs are the extended attributes that a plan carries, by full name and in
+	// the kernel's own bytes: POSIX ACLs (system.posix_acl_access, …_default),
+	// file capabilities (security.capability, in the form of xattr.Canonical),
+	// user.* and trusted.*. Security labels and overlayfs's bookkeeping are never
+	// among them: a label comes from the place, not from the view. acl(5),
+	// capabilities(7), xattr(7).
+	Xattrs map[string][]byte `json:"xattrs,omitempty"`
+	// Link makes the entry another name of one regular file: the path, first in
+	// byte order, of the wanted hard-link group that it belongs to. The first
+	// name itself has none, and every name of a group is a change of its plan
+	// with the same content and metadata. Wanted entries only.
+	Link Path `json:"link,omitempty"`
+	// Sparse says that a regular file occupies less than its size, so that blocks
+	// of zeros are to stay holes. No part of any digest or comparison.
+	Sparse bool `json:"sparse,omitempty"`
 	// Links is the link count of a regular file on the host; more than one means
 	// that replacing it breaks a hard-link group. Origin only, not digested.
 	Links uint64 `json:"links,omitempty"`
@@ -69,14 +90,16 @@ type Identity struct {
 	CTime int64  `json:"ctime"` // nanoseconds since 1970
 }
 
-// Same reports whether two entries are equal in everything that can be planned:
-// type, mode, owner, content or target. Times and identity do not count.
+// Same reports whether two entries are equal in everything that one look at them
+// can tell and a plan can hold: type, mode, owner, content or target, extended
+// attributes. Times, holes and identity do not count, and neither does Link:
+// which names are one file is seen by comparing identities.
 func (e *Entry) Same(o *Entry) bool {
 	if e == nil || o == nil {
 		return e == o
 	}
 	return e.Type == o.Type && e.Mode == o.Mode && e.UID == o.UID && e.GID == o.GID &&
-		e.SHA256 == o.SHA256 && e.Target == o.Target
+		e.SHA256 == o.SHA256 && e.Target == o.Target && maps.EqualFunc(e.Xattrs, o.Xattrs, bytes.Equal)
 }
 
 // Blocker is a difference, or a circumstance, that no plan can express.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -27,7 +28,7 @@ func Digest(cs []Change) string {
 	sorted := slices.Clone(cs)
 	Sort(sorted)
 	h := sha256.New()
-	text(h, "netsandbox/changes/v1")
+	text(h, "netsandbox/changes/v2")
 	number(h, uint64(len(sorted)))
 	for _, c := range sorted {
 		text(h, string(c.Kind))
@@ -50,6 +51,12 @@ func (e *Entry) digest(h hash.Hash) {
 	number(h, uint64(e.GID))
 	text(h, e.SHA256)
 	text(h, string(e.Target))
+	number(h, uint64(len(e.Xattrs)))
+	for _, name := range slices.Sorted(maps.Keys(e.Xattrs)) {
+		text(h, name)
+		text(h, string(e.Xattrs[name]))
+	}
+	text(h, string(e.Link))
 }
 
 func text(h hash.Hash, s string) {

@@ -19,11 +19,27 @@ func sampleChanges() []Change {
 
 // Evidence and plans in journals are bound to this value.
 func TestDigestIsStable(t *testing.T) {
-	const golden = "sha256:b4637f45558357e92de5b126bf2c03be10abddc42c4f33ab18ab5de16c604d25"
+	const golden = "sha256:9c3e05a7424aeb80f7b86d974b0b9645cf0009ebb567f41a3ade09678a1e486b"
 	if got := Digest(sampleChanges()); got != golden {
 		t.Errorf("digest %s, want %s", got, golden)
 	}
-	const empty = "sha256:7b7c8a8822d62fef0bdaa21e5774df36432e78040a214cd1bdbe1c98e0395265"
+	attributed := sampleChanges()
+	attributed[0].New.Xattrs = map[string][]byte{"user.b": nil, "user.a": []byte("1")}
+	seen := map[string]bool{golden: true}
+	for _, edit := range []func(*Entry){
+		func(*Entry) {},
+		func(e *Entry) { e.Xattrs = map[string][]byte{"user.a": []byte("1"), "user.b": []byte("")} },
+		func(e *Entry) { e.Link = "/etc/0" },
+		func(e *Entry) { e.Xattrs["user.a"] = []byte("2") },
+		func(e *Entry) { e.Sparse, e.MTime = true, 7 },
+	} {
+		edit(attributed[0].New)
+		seen[Digest(attributed)] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("%d different digests, want 4: attributes and links count, an empty value is a value, holes and times do not count", len(seen))
+	}
+	const empty = "sha256:16257baa911afcb497d09b138789b6da03426ced635ee7c6bb66c9500a44adb2"
 	if got := Digest(nil); got != empty {
 		t.Errorf("digest of nothing %s, want %s", got, empty)
 	}
