@@ -177,6 +177,11 @@ func (w *Workflow) DryRun(ctx context.Context, name string, o ApplyOptions) (rep
 	if r, ok := networkOnly(name, l.Changes); o.Trial && !ok {
 		doc.Refusals = append(doc.Refusals, r)
 	}
+	pre, err := w.preflight(ctx, p, l.Changes, l.Blockers)
+	if err != nil {
+		return doc, err
+	}
+	doc.Refusals = refusals(doc.Refusals, pre)
 	doc.Would = len(doc.Refusals) == 0
 	return doc, nil
 }

@@ -64,9 +64,13 @@ func (w *Workflow) plan(ctx context.Context, p *place) (report.Plan, error) {
 	if err != nil {
 		return report.Plan{}, err
 	}
+	pre, err := w.preflight(ctx, *p, l.Changes, l.Blockers)
+	if err != nil {
+		return report.Plan{}, err
+	}
 	// The guards are asked before the bytes are copied, and again with the move.
 	edge, _ := states.Find(p.env.State, states.Plan)
-	if r := guards.Check(edge.Guards, f); len(r) > 0 {
+	if r := refusals(guards.Check(edge.Guards, f), pre); len(r) > 0 {
 		return report.Plan{}, w.recordRefusal(ctx, *p, &RefusedError{Env: p.env.Name, From: p.env.State, On: states.Plan, Refusals: r})
 	}
 	err = w.plans().Freeze(ctx, doc, func(path change.Path) (*os.File, error) { return p.view.Content(ctx, path) })

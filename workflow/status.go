@@ -52,7 +52,13 @@ func (w *Workflow) status(ctx context.Context, p place) (report.Status, error) {
 	}
 	doc.Circuits = w.circuits(f)
 	doc.Evidence = evidence(f)
-	doc.Next = w.next(p, f)
+	if doc.Next = w.next(p, f); doc.Next != nil && doc.Next.On != states.Check {
+		pre, err := w.preflight(ctx, p, l.Changes, l.Blockers)
+		if err != nil {
+			return doc, err
+		}
+		doc.Next.Guards = append(doc.Next.Guards, report.GuardLine{Guard: preflightGuard, Holds: pre == nil, Refusal: pre})
+	}
 	doc.Txn, err = w.pending(ctx, p)
 	if doc.Txn != nil {
 		doc.Notes = append(doc.Notes, "transaction "+doc.Txn.ID+" is "+doc.Txn.Status+": netsandbox recover")

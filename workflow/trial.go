@@ -155,32 +155,19 @@ func (a *attempt) replan(ctx context.Context) error {
 	return err
 }
 
-// preflight asks the host adapter for everything that would make the change
-// fail, and refuses by name.
+// preflight asks the host once more whether it can take the change.
 func (a *attempt) preflight(ctx context.Context) error {
 	if r, ok := networkOnly(a.p.env.Name, a.plan.Changes); a.o.Trial && !ok {
 		return a.refuse(ctx, r)
 	}
-	blockers, err := a.bounded().Preflight(ctx, a.plan.Changes)
+	r, err := a.Workflow.preflight(ctx, *a.p, a.plan.Changes, nil)
 	if err != nil {
-		return fmt.Errorf("preflight: %w", err)
+		return err
 	}
-	if len(blockers) == 0 {
-		return nil
+	if r != nil {
+		return a.refuse(ctx, *r)
 	}
-	r := guards.Refusal{Guard: "preflight", Reason: "the host cannot take the change", Fix: blockers[0].Fix}
-	for _, b := range blockers {
-		r.Subjects = append(r.Subjects, b.Subject+" ("+b.Reason+")")
-	}
-	return a.refuse(ctx, r)
-}
-
-// bounded is the host as far as this environment may touch it.
-func (a *attempt) bounded() backends.Host {
-	if b, ok := a.Host.(backends.Bounded); ok {
-		return b.Within(a.p.spec.Base)
-	}
-	return a.Host
+	return nil
 }
 
 func (a *attempt) refuse(ctx context.Context, rs ...guards.Refusal) error {
@@ -220,7 +207,7 @@ func (a *attempt) arm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.txn.Prepare(ctx, a.bounded(), a.plan.Changes); err != nil {
+	if err := a.txn.Prepare(ctx, a.bounded(*a.p), a.plan.Changes); err != nil {
 		return errors.Join(fmt.Errorf("prepare: %w", err), a.abandon(ctx))
 	}
 	if err := a.host.Describe(a.holder()); err != nil {
