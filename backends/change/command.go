@@ -3,8 +3,8 @@ package change
 import "fmt"
 
 // Commands renders a change as the commands an administrator would type to get
-// the same result. They are for reading: the content of a file is named in a
-// comment, and what stands for it is /dev/stdin.
+// the same result, in the order that gets it. They are for reading: the content
+// of a file is named in a comment, and what stands for it is /dev/stdin.
 func (c Change) Commands() []string {
 	path := Quote(string(c.Path))
 	switch {
@@ -14,16 +14,15 @@ func (c Change) Commands() []string {
 		return []string{removal(c.Old, path)}
 	case c.Old == nil:
 		return creation(c.New, path)
+	case c.Old.Type != c.New.Type && c.Old.Type != Directory && c.New.Link != "":
+		return creation(c.New, path) // ln -f takes the place of anything but a directory
 	case c.Old.Type != c.New.Type:
 		return append([]string{removal(c.Old, path)}, creation(c.New, path)...)
-	case c.New.Type == Regular && c.Old.SHA256 != c.New.SHA256:
+	case c.New.Link != "", c.New.Type == Regular && c.Old.SHA256 != c.New.SHA256:
 		return creation(c.New, path)
 	case c.New.Type == Symlink && c.Old.Target != c.New.Target:
 		cmds := []string{fmt.Sprintf("ln -sfn %s %s", Quote(string(c.New.Target)), path)}
-		if owner(c.New) != "0:0" {
-			cmds = append(cmds, fmt.Sprintf("chown -h %s %s", owner(c.New), path))
-		}
-		return cmds
+		return append(cmds, finish(c.New, path)...)
 	}
 	return attributes(c, path)
 }
@@ -36,37 +35,56 @@ func removal(e *Entry, path string) string {
 }
 
 func creation(e *Entry, path string) []string {
-	switch e.Type {
-	case Directory:
-		cmds := []string{fmt.Sprintf("mkdir -m %04o %s", e.Mode, path)}
-		if owner(e) != "0:0" {
-			cmds = append(cmds, fmt.Sprintf("chown %s %s", owner(e), path))
+	var cmds []string
+	switch {
+	case e.Link != "":
+		return []string{fmt.Sprintf("ln -f %s %s", Quote(string(e.Link)), path)}
+	case e.Type == Directory:
+		cmds = append(cmds, fmt.Sprintf("mkdir -m %04o %s", e.Mode, path))
+	case e.Type == Fifo:
+		cmds = append(cmds, fmt.Sprintf("mkfifo -m %04o %s", e.Mode, path))
+	case e.Type == Symlink:
+		cmds = append(cmds, fmt.Sprintf("ln -s %s %s", Quote(string(e.Target)), path))
+	default:
+		cmds = append(cmds, fmt.Sprintf("install -m %04o -o %d -g %d /dev/stdin %s # %s", e.Mode, e.UID, e.GID, path, size(e)))
+		if e.Sparse {
+			cmds = append(cmds, "fallocate -d "+path)
 		}
-		return cmds
-	case Symlink:
-		cmds := []string{fmt.Sprintf("ln -s %s %s", Quote(string(e.Target)), path)}
-		if owner(e) != "0:0" {
-			cmds = append(cmds, fmt.Sprintf("chown -h %s %s", owner(e), path))
-		}
-		return cmds
+		return append(cmds, attributeCommands(nil, e, path)...)
 	}
-	return []string{fmt.Sprintf("install -m %04o -o %d -g %d /dev/stdin %s # %s", e.Mode, e.UID, e.GID, path, size(e))}
+	return append(cmds, finish(e, path)...)
 }
 
-// attributes renders a change of owner or mode. Owner first: chown(2) clears the
-// setuid bits that chmod then sets.
+// finish gives what mkdir, mkfifo and ln made its owner and attributes. chown(2)
+// takes the setuid bits of anything but a directory.
+func finish(e *Entry, path string) []string {
+	var cmds []string
+	if owner(e) != "0:0" {
+		cmds = append(cmds, fmt.Sprintf("chown %s%s %s", noFollow(e), owner(e), path))
+		if e.Type == Fifo && e.Mode&0o6000 != 0 {
+			cmds = append(cmds, fmt.Sprintf("chmod %04o %s", e.Mode, path))
+		}
+	}
+	return append(cmds, attributeCommands(nil, e, path)...)
+}
+
+// attributes renders a change of owner, mode or extended attributes. Owner
+// first: chown(2) clears the setuid bits that chmod then sets, and the
+// capabilities that setcap then sets.
 func attributes(c Change, path string) []string {
 	var cmds []string
+	old := *c.Old
 	chowned := owner(c.Old) != owner(c.New)
 	if chowned {
-		flag := ""
-		if c.New.Type == Symlink {
-			flag = "-h "
+		cmds = append(cmds, fmt.Sprintf("chown %s%s %s", noFollow(c.New), owner(c.New), path))
+		if c.Old.Type != Directory {
+			old.Xattrs = without(c.Old.Xattrs, capability)
 		}
-		cmds = append(cmds, fmt.Sprintf("chown %s%s %s", flag, owner(c.New), path))
 	}
-	if c.Old.Mode != c.New.Mode || chowned && c.New.Mode&0o6000 != 0 {
+	drops, chmod := dropACLs(&old, c.New, path)
+	cmds = append(cmds, drops...)
+	if chmod || c.Old.Mode != c.New.Mode || chowned && c.New.Mode&0o6000 != 0 {
 		cmds = append(cmds, fmt.Sprintf("chmod %04o %s", c.New.Mode, path))
 	}
-	return cmds
+	return append(cmds, attributeCommands(&old, c.New, path)...)
 }

@@ -83,14 +83,34 @@ func Words(c Change) []string {
 	if c.Old.Target != c.New.Target {
 		words = append(words, fmt.Sprintf("symlink to %s -> %s", c.Old.Target, c.New.Target))
 	}
+	words = append(words, attributeWords(c.Old, c.New)...)
+	switch {
+	case c.New.Link != "":
+		words = append(words, fmt.Sprintf("becomes one file with %s", c.New.Link))
+	case c.Old.Same(c.New):
+		// The first name of a group is in the list because of the others.
+		words = append(words, "other names become one file with it")
+	}
 	return words
 }
 
+// describe tells everything about an entry but its content.
 func describe(e *Entry) string {
-	if e.Type == Symlink {
-		return fmt.Sprintf("symlink to %s, owner %s", e.Target, owner(e))
+	parts := []string{string(e.Type)}
+	switch {
+	case e.Type == Symlink:
+		parts[0] = fmt.Sprintf("symlink to %s", e.Target)
+	case e.Sparse:
+		parts[0] += " with holes"
 	}
-	return fmt.Sprintf("%s, mode %s, owner %s", e.Type, mode(e), owner(e))
+	if e.Link != "" {
+		parts = append(parts, fmt.Sprintf("one with %s", e.Link))
+	}
+	if e.Type != Symlink {
+		parts = append(parts, "mode "+mode(e))
+	}
+	parts = append(parts, "owner "+owner(e))
+	return strings.Join(append(parts, Attributes(e)...), ", ")
 }
 
 // mode renders permission bits, with the words for those that give power.
@@ -108,7 +128,25 @@ func mode(e *Entry) string {
 func owner(e *Entry) string { return fmt.Sprintf("%d:%d", e.UID, e.GID) }
 
 func size(e *Entry) string {
-	return fmt.Sprintf("%d bytes, sha256 %s", e.Size, e.SHA256[:min(len(e.SHA256), 12)])
+	s := Size(e.Size)
+	if e.Sparse {
+		s += " with holes"
+	}
+	return fmt.Sprintf("%s, sha256 %s", s, e.SHA256[:min(len(e.SHA256), 12)])
+}
+
+// Size renders a number of bytes for reading: exactly below a megabyte, then in
+// the unit that leaves at most four digits.
+func Size(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	units := []string{"MiB", "GiB", "TiB", "PiB", "EiB"}
+	v := float64(n) / (1 << 20)
+	for len(units) > 1 && v >= 1000 {
+		v, units = v/1024, units[1:]
+	}
+	return fmt.Sprintf("%.1f %s", v, units[0])
 }
 
 // sides renders the regular files of a change with how, old before new.

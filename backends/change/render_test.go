@@ -130,6 +130,13 @@ func TestCommands(t *testing.T) {
 		{"other target", Change{Path: "/l", Old: link("/a"), New: link("/b")}, []string{"ln -sfn /b /l"}},
 		{"directory becomes symlink", Change{Path: "/d", Old: dir(0o755, 0), New: link("/e")}, []string{"rmdir /d", "ln -s /e /d"}},
 		{"control bytes", Change{Path: "/\x1b", Old: regular(0o644, "aa")}, []string{`rm $'/\033'`}},
+		{"new fifo", Change{Path: "/p", New: &Entry{Type: Fifo, Mode: 0o640, UID: 1}}, []string{"mkfifo -m 0640 /p", "chown 1:0 /p"}},
+		{"setuid outlives chown", Change{Path: "/p", New: &Entry{Type: Fifo, Mode: 0o4640, UID: 1}}, []string{"mkfifo -m 4640 /p", "chown 1:0 /p", "chmod 4640 /p"}},
+		{"file becomes fifo", Change{Path: "/p", Old: regular(0o644, "aa"), New: &Entry{Type: Fifo, Mode: 0o600}}, []string{"rm /p", "mkfifo -m 0600 /p"}},
+		{"hard link", Change{Path: "/b", Old: regular(0o644, "aa"), New: &Entry{Type: Regular, SHA256: "aa", Link: "/a b"}}, []string{"ln -f '/a b' /b"}},
+		{"hard link for a directory", Change{Path: "/b", Old: dir(0o755, 0), New: &Entry{Type: Regular, SHA256: "aa", Link: "/a"}}, []string{"rmdir /b", "ln -f /a /b"}},
+		{"hard link for a symlink", Change{Path: "/b", Old: link("/x"), New: &Entry{Type: Regular, SHA256: "aa", Link: "/a"}}, []string{"ln -f /a /b"}},
+		{"holes", Change{Path: "/f", New: &Entry{Type: Regular, Mode: 0o600, SHA256: "aa", Size: 1 << 30, Sparse: true}}, []string{"install -m 0600 -o 0 -g 0 /dev/stdin /f # 1.0 GiB with holes, sha256 aa", "fallocate -d /f"}},
 	} {
 		if d := cmp.Diff(tt.want, tt.c.Commands()); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
