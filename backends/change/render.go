@@ -87,7 +87,7 @@ func Words(c Change) []string {
 	switch {
 	case c.New.Link != "":
 		words = append(words, fmt.Sprintf("becomes one file with %s", c.New.Link))
-	case c.Old.Same(c.New):
+	case c.New.Type == Regular && c.Old.Same(c.New):
 		// The first name of a group is in the list because of the others.
 		words = append(words, "other names become one file with it")
 	}

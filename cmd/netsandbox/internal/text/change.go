@@ -88,28 +88,59 @@ func changeType(c change.Change) string {
 	}
 }
 
-// changeDetail says in words what a unified diff would not show.
+// changeDetail says in words, on one line, what a unified diff would not show.
 func changeDetail(c change.Change) string {
-	if c.New == nil {
+	switch {
+	case c.New == nil:
 		return ""
-	}
-	if c.New.Type == change.Symlink {
-		return "-> " + c.New.Target.String()
-	}
-	if c.Old == nil {
-		return fmt.Sprintf("mode %04o owner %d:%d", c.New.Mode, c.New.UID, c.New.GID)
+	case c.Old == nil || c.Old.Type != c.New.Type:
+		return strings.Join(newDetails(c.New), ", ")
 	}
 	var parts []string
-	if c.Old.SHA256 != c.New.SHA256 {
-		parts = append(parts, fmt.Sprintf("%d -> %d bytes", c.Old.Size, c.New.Size))
+	words := change.Words(c)
+	switch {
+	case c.New.Type == change.Symlink && c.Old.Target != c.New.Target:
+		parts, words = append(parts, "-> "+c.New.Target.String()), change.Words(retargeted(c))
+	case c.Old.SHA256 != c.New.SHA256:
+		parts = append(parts, sizes(c.Old, c.New))
 	}
-	if c.Old.Mode != c.New.Mode {
-		parts = append(parts, fmt.Sprintf("mode %04o -> %04o", c.Old.Mode, c.New.Mode))
+	return strings.Join(append(parts, words...), ", ")
+}
+
+// sizes names the unit once where both sides have it.
+func sizes(old, new *change.Entry) string {
+	from := strings.TrimSuffix(change.Size(old.Size), " bytes")
+	to := change.Size(new.Size)
+	if !strings.HasSuffix(to, " bytes") {
+		from = change.Size(old.Size)
 	}
-	if c.Old.UID != c.New.UID || c.Old.GID != c.New.GID {
-		parts = append(parts, fmt.Sprintf("owner %d:%d -> %d:%d", c.Old.UID, c.Old.GID, c.New.UID, c.New.GID))
+	if new.Sparse {
+		to += " with holes"
 	}
-	return strings.Join(parts, ", ")
+	return from + " -> " + to
+}
+
+// retargeted is a change as if the symlink had pointed there before.
+func retargeted(c change.Change) change.Change {
+	old := *c.Old
+	old.Target = c.New.Target
+	c.Old = &old
+	return c
+}
+
+// newDetails tells of what is put in a place.
+func newDetails(e *change.Entry) []string {
+	parts := []string{fmt.Sprintf("mode %04o owner %d:%d", e.Mode, e.UID, e.GID)}
+	switch {
+	case e.Type == change.Symlink:
+		parts[0] = "-> " + e.Target.String()
+	case e.Link != "":
+		parts = append(parts, "one file with "+e.Link.String())
+	}
+	if e.Type == change.Regular && e.Sparse {
+		parts = append(parts, change.Size(e.Size)+" with holes")
+	}
+	return append(parts, change.Attributes(e)...)
 }
 
 func (b *page) blockers(bs []change.Blocker) {

@@ -34,6 +34,19 @@ var (
 		Old: &change.Entry{Type: change.Directory, Mode: 0o755},
 		New: &change.Entry{Type: change.Symlink, Target: "../else where"},
 	}
+	// kinds has one of every kind that a line of changes shows in another way.
+	kinds = []change.Change{
+		{Op: change.Added, Path: "/s/pipe", New: &change.Entry{Type: change.Fifo, Mode: 0o600, UID: 7}},
+		{Op: change.Replaced, Path: "/s/was-dir", Old: &change.Entry{Type: change.Directory}, New: &change.Entry{Type: change.Regular, Mode: 0o644, Size: 3 << 30, Sparse: true, SHA256: "aa"}},
+		{Op: change.Modified, Path: "/s/image", Old: &change.Entry{Type: change.Regular, Size: 10, SHA256: "aa"}, New: &change.Entry{Type: change.Regular, Size: 5 << 30, Sparse: true, SHA256: "bb"}},
+		{Op: change.Modified, Path: "/s/shrunk", Old: &change.Entry{Type: change.Regular, Size: 5 << 30, SHA256: "aa"}, New: &change.Entry{Type: change.Regular, Size: 10, SHA256: "bb"}},
+		{Op: change.Added, Path: "/s/tool", New: &change.Entry{Type: change.Regular, Mode: 0o755, SHA256: "aa", Xattrs: map[string][]byte{"security.capability": {1, 0, 0, 2, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "user.k": []byte("v")}}},
+		{Op: change.Modified, Path: "/s/noted", Old: &change.Entry{Type: change.Directory}, New: &change.Entry{Type: change.Directory, Xattrs: map[string][]byte{"user.k": []byte("two words")}}},
+		{Op: change.Added, Path: "/s/second", New: &change.Entry{Type: change.Regular, Mode: 0o644, Link: "/s/first"}},
+		{Op: change.Modified, Path: "/s/joined", Old: &change.Entry{Type: change.Regular, Mode: 0o644}, New: &change.Entry{Type: change.Regular, Mode: 0o644, Link: "/s/first"}},
+		{Op: change.Modified, Path: "/s/link", Old: &change.Entry{Type: change.Symlink, Target: "a", UID: 1}, New: &change.Entry{Type: change.Symlink, Target: "b"}},
+		{Op: change.Modified, Path: "/s/owned", Old: &change.Entry{Type: change.Symlink, Target: "a", UID: 1}, New: &change.Entry{Type: change.Symlink, Target: "a"}},
+	}
 	gone    = change.Change{Kind: change.KindFile, Op: change.Deleted, Path: "/etc/proxy/old", Old: &change.Entry{Type: change.Regular}}
 	blocker = change.Blocker{What: "fifo", Subject: "/etc/proxy/pipe", Reason: "a fifo has no type yet", Fix: "netsandbox reset edge /etc/proxy/pipe"}
 
@@ -74,6 +87,7 @@ var documents = map[string]any{
 	"staged":        report.Staged{Name: "edge", Path: "/etc/x", Candidate: "/etc/x"},
 	"staged-delete": report.Staged{Name: "edge", Path: "/etc/x", Deleted: true},
 	"changes":       report.Changes{Name: "edge", Changes: []change.Change{conf, link, gone}, Blockers: []change.Blocker{blocker}, Ephemeral: []change.Change{conf}, Network: []string{"+ route 10.0.0.0/8 via 192.0.2.1"}},
+	"changes-kinds": report.Changes{Name: "edge", Changes: kinds},
 	"changes-none":  report.Changes{Name: "edge"},
 	"diff":          report.Diff{Name: "edge", Files: []report.FileDiff{{Path: "/etc/x", Text: "--- /etc/x\n+++ /etc/x\n@@ -1 +1 @@\n-a\n+\tb\x1b[2J\n"}, {Path: "/etc/y", Text: "/etc/y: mode 0644 -> 0600"}}},
 	"diff-none":     report.Diff{Name: "edge"},
@@ -182,5 +196,16 @@ func TestSafeLeavesSafeTextAlone(t *testing.T) {
 		if got := Safe(in); got != want {
 			t.Errorf("Safe(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestTablesCutLongTextInTheMiddle(t *testing.T) {
+	long := "/srv/" + strings.Repeat("é", 100) + "/proxy.conf"
+	got := short(long)
+	if n := len([]rune(got)); n != wide || !strings.HasPrefix(got, "/srv/") || !strings.HasSuffix(got, "/proxy.conf") {
+		t.Errorf("short gives %d runes: %q", n, got)
+	}
+	if got := short("short enough"); got != "short enough" {
+		t.Errorf("short text became %q", got)
 	}
 }
