@@ -83,6 +83,11 @@ type Place struct {
 	// is what the swap leaves there. A third value is somebody else's work.
 	DirBefore int64 `json:"dir_before,omitempty"`
 	DirAfter  int64 `json:"dir_after,omitempty"`
+	// Handle is what the filesystem itself calls an original with several names
+	// (name_to_handle_at(2): a type, then bytes). It finds the object under
+	// whatever name it still has, and no other, though its number may be given
+	// again. None where the filesystem has no such thing.
+	Handle []byte `json:"handle,omitempty"`
 }
 
 // Wanted opens the frozen bytes of a plan by content hash.

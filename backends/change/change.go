@@ -75,6 +75,9 @@ type Entry struct {
 	// Sparse says that a regular file occupies less than its size, so that blocks
 	// of zeros are to stay holes. No part of any digest or comparison.
 	Sparse bool `json:"sparse,omitempty"`
+	// Allocated is what a sparse file occupies, in bytes, for the sum of what a
+	// plan needs; 0 where nobody looked. No part of any digest or comparison.
+	Allocated int64 `json:"allocated,omitempty"`
 	// Links is the link count of a regular file on the host; more than one means
 	// that replacing it breaks a hard-link group. Origin only, not digested.
 	Links uint64 `json:"links,omitempty"`
