@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"fmt"
-
 	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/guards/circuit"
 )
@@ -46,27 +44,4 @@ type Policy struct {
 	// BootRecovery says who undoes the trial after a reboot: "unit", "none", or
 	// empty where the base does not ask for it.
 	BootRecovery string `json:"boot_recovery,omitempty"`
-}
-
-// Notes says what changes do to names that they do not list.
-func Notes(cs []change.Change) []string {
-	var notes []string
-	for _, c := range cs {
-		if c.Old == nil || c.Old.Type != change.Regular || c.Old.Links < 2 || onlyOwner(c) {
-			continue
-		}
-		others := c.Old.Links - 1
-		noun := "names"
-		if others == 1 {
-			noun = "name"
-		}
-		notes = append(notes, fmt.Sprintf("%s is one file with %d other %s on the host; they keep the old content", c.Path, others, noun))
-	}
-	return notes
-}
-
-// onlyOwner reports a change of mode or owner. It too replaces the object, but
-// a reader of the other names notices nothing new in the bytes.
-func onlyOwner(c change.Change) bool {
-	return c.New != nil && c.New.Type == change.Regular && c.New.SHA256 == c.Old.SHA256
 }
