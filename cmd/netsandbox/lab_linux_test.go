@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/netsandbox/netsandbox/backends/nstest/manifest"
 )
 
 // lab is what scripts use for tools: nothing but our own program is needed on
@@ -22,7 +24,7 @@ func lab(args []string) int {
 
 func labRun(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("usage: lab serve ADDR | dial ADDR | ask FILE")
+		return fmt.Errorf("usage: lab serve ADDR | dial ADDR | ask FILE | manifest DIR")
 	}
 	switch args[0] {
 	case "serve":
@@ -35,6 +37,12 @@ func labRun(args []string) error {
 			return err
 		}
 		return c.Close()
+	case "manifest": // how a view looks from inside
+		lines, err := manifest.Read(args[1], manifest.Options{})
+		for _, l := range lines {
+			fmt.Println(l)
+		}
+		return err
 	case "ask":
 		// A client that takes the server's address from its configuration, as an
 		// agent takes its proxy.

@@ -12,10 +12,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// manifest is a tree as text, one line a path: what a reader must find unchanged
+// listing is a tree as text, one line a path: what a reader must find unchanged
 // when nothing was to change. Directories have no time: looking at one that holds
 // nothing of ours may not say that it was touched, but staging beside it does.
-func manifest(ts *testscript.TestScript, root string) []string {
+func listing(ts *testscript.TestScript, root string) []string {
 	out, err := tree(root)
 	ts.Check(err)
 	return out

@@ -176,7 +176,7 @@ func sameCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: [!] same PATH PATH")
 	}
-	a, b := manifest(ts, ts.MkAbs(args[0])), manifest(ts, ts.MkAbs(args[1]))
+	a, b := listing(ts, ts.MkAbs(args[0])), listing(ts, ts.MkAbs(args[1]))
 	if slices.Equal(a, b) == neg {
 		ts.Fatalf("%s:\n%s\n%s:\n%s", args[0], strings.Join(a, "\n"), args[1], strings.Join(b, "\n"))
 	}

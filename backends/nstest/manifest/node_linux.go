@@ -60,7 +60,7 @@ func (n *node) lines(number bool) ([]string, error) {
 	}
 	own += fmt.Sprintf(" %d:%d", n.st.Uid, n.st.Gid)
 	if number {
-		own += fmt.Sprintf(" inode %d", n.st.Ino)
+		own += fmt.Sprintf("%s%d", Inode, n.st.Ino)
 	}
 	own += fmt.Sprintf("%s%d.%09d", MTime, n.st.Mtime.Sec, n.st.Mtime.Nsec)
 	attrs, err := n.attributes()
@@ -71,8 +71,12 @@ func (n *node) lines(number bool) ([]string, error) {
 	return slices.Concat([]string{own}, more, attrs, flags), err
 }
 
-// MTime is what stands before the modification time, which ends a line.
-const MTime = " mtime "
+// An object's own line ends with these two, in this order, so that a reader can
+// cut off what it does not want to compare.
+const (
+	Inode = " inode " // before the inode number, if it is shown
+	MTime = " mtime " // before the modification time
+)
 
 // kind begins an object's own line, and returns the line about holes.
 func (n *node) kind() (own string, more []string, err error) {

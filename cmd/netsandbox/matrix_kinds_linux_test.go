@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// matrixKind is one thing that can be at a name, and how it comes to be there:
+// on the host before the view exists, and in a view, by the commands that people
+// and packages use, over whatever the host has.
+//
+// In the pair's directory the thing is t; a hard-link pair has t2 as well, and
+// target is a file that neither side touches.
+type matrixKind struct {
+	name string
+	host func(m *maker)
+	view string // shell, see matrixPrelude
+}
+
+// matrixPrelude defines what the views' fragments share. away removes whatever is
+// there; plain leaves a regular file where it stands, so that what follows copies
+// it up, as chmod(1) and setfacl(1) do, and makes one otherwise.
+const matrixPrelude = `set -eu
+umask 022
+plainfile() { [ -f t ] && [ ! -L t ]; }
+plaindir() { [ -d t ] && [ ! -L t ]; }
+away() { rm -rf t t2; }
+plain() { plainfile || { away; echo view > t; }; }
+`
+
+// matrixKinds is the table that all pairs are made from.
+var matrixKinds = []matrixKind{
+	{"absent", func(*maker) {}, `away`},
+	{"regular", func(m *maker) { m.file("t", "host\n", 0o644) }, `plain; echo view > t`},
+	{"empty", func(m *maker) { m.file("t", "", 0o640) }, `away; : > t`},
+	{"symlink", func(m *maker) { m.do(os.Symlink("target", m.path("t"))) }, `away; ln -s ./target t`},
+	{"dangling symlink", func(m *maker) { m.do(os.Symlink("nowhere", m.path("t"))) }, `away; ln -s /no/such/place t`},
+	{"directory", func(m *maker) { m.dir("t", 0o755) }, `
+if plaindir; then find t -mindepth 1 -delete; else away; mkdir t; fi; chmod 2750 t`},
+	{"non-empty directory", func(m *maker) {
+		m.dir("t", 0o755)
+		m.file("t/a", "host a", 0o644)
+		m.dir("t/sub", 0o700)
+		m.file("t/sub/b", "host b", 0o600)
+	}, `plaindir || away; mkdir -p t/sub t/new; echo view > t/a; echo view > t/new/c; ln -s ../a t/new/l; rm -f t/sub/b`},
+	{"opaque directory", func(m *maker) {
+		m.dir("t", 0o711)
+		m.file("t/o", "host o", 0o644)
+		m.file("t/p", "host p", 0o644)
+	}, `away; mkdir -m 755 t; echo view > t/o; mkdir t/a`},
+	{"running binary", func(m *maker) { m.running("t") }, `away; cp /bin/true t; ./t`},
+	{"setuid", func(m *maker) {
+		m.file("t", "host\n", 0o755)
+		m.do(os.Chown(m.path("t"), 7, 8), unix.Chmod(m.path("t"), 0o4755))
+	}, `plain; chown 8:7 t; chmod 6711 t`},
+}
+
+// maker makes the host's side of one pair; the first error stays.
+type maker struct {
+	at      string
+	started *[]*exec.Cmd
+	err     error
+}
+
+func (m *maker) path(name string) string { return filepath.Join(m.at, name) }
+
+func (m *maker) do(errs ...error) { m.err = errors.Join(append(errs, m.err)...) }
+
+func (m *maker) file(name, content string, mode uint32) {
+	m.do(os.WriteFile(m.path(name), []byte(content), 0o600), unix.Chmod(m.path(name), mode))
+}
+
+func (m *maker) dir(name string, mode uint32) {
+	m.do(os.Mkdir(m.path(name), 0o700), unix.Chmod(m.path(name), mode))
+}
+
+// running makes a program and starts it. Until it ends, its file is busy:
+// open(2) for writing is ETXTBSY.
+func (m *maker) running(name string) {
+	m.do(copyFile("/bin/sleep", m.path(name)))
+	cmd := exec.Command(m.path(name), "infinity")
+	m.do(cmd.Start())
+	*m.started = append(*m.started, cmd)
+}
+
+func (m *maker) run(argv ...string) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = m.at
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.do(fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, out))
+	}
+}
+
+// matrixPair is one kind in the view over one kind on the host.
+type matrixPair struct{ view, host matrixKind }
+
+// dir is the name of the pair's directory.
+func (p matrixPair) dir() string {
+	return strings.ReplaceAll(p.view.name+" on "+p.host.name, " ", "-")
+}
+
+// matrixPairs returns every pair of the table's kinds. Nothing over nothing is
+// none: no program can ask for it.
+func matrixPairs(kinds []matrixKind) []matrixPair {
+	var all []matrixPair
+	for _, host := range kinds {
+		for _, view := range kinds {
+			if host.name != "absent" || view.name != "absent" {
+				all = append(all, matrixPair{view, host})
+			}
+		}
+	}
+	return all
+}
+
+// matrixScript is what one command in the view does to make its side of the
+// pairs. A pair that fails ends it with the pair's name.
+func matrixScript(base string, pairs []matrixPair) string {
+	var b strings.Builder
+	b.WriteString(matrixPrelude)
+	for _, p := range pairs {
+		fmt.Fprintf(&b, "cd '%s/%s' || exit\n( %s\n) || { echo '%[2]s failed' >&2; exit 9; }\n", base, p.dir(), strings.TrimSpace(p.view.view))
+	}
+	return b.String()
+}
