@@ -1,9 +1,8 @@
 package upper
 
 import (
+	"bytes"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -19,78 +18,43 @@ func (d *differ) block(what string, p change.Path, reason string) {
 
 func typed(e *change.Entry) bool { return e == nil || plannable(e.Type) }
 
-// specials blocks file types that have no typed change, whichever side has them.
-func (d *differ) specials(p *pair, now, want *change.Entry) {
-	if !typed(want) {
-		d.block(string(want.Type), p.path, fmt.Sprintf("a %s cannot be part of a plan", want.Type))
-		return
-	}
-	d.block(string(now.Type), p.path, fmt.Sprintf("the host has a %s there, which no rollback could bring back", now.Type))
-}
-
-// attributeNames lists the names on either side, sorted.
-func attributeNames(a, b map[string][]byte) []string {
-	all := map[string]bool{}
-	for n := range maps.Keys(a) {
-		all[n] = true
-	}
-	for n := range maps.Keys(b) {
-		all[n] = true
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// attributeWord returns the blocker for one attribute that differs, or nothing
-// for the kernel's harmless bookkeeping. has: the view's file carries it.
-func attributeWord(name, value string, has, created bool) (what, reason string) {
-	if strings.HasPrefix(name, overlayPrefix) && !strings.HasPrefix(name, overlayEscaped) {
-		return overlayWord(strings.TrimPrefix(name, overlayPrefix), value, has)
-	}
-	how := "differs from the host's"
+// untyped decides a path where either side has a type that no plan holds. A new
+// socket is a by-product of the process that listens on it, which makes it again
+// wherever it runs.
+func (d *differ) untyped(p *pair, now, want *change.Entry) {
 	switch {
-	case !has:
-		how = "was removed"
-	case created:
-		how = "was set"
-	}
-	switch name {
-	case "system.posix_acl_access", "system.posix_acl_default":
-		return "acl", "its access control list " + how
-	case "security.capability":
-		return "capability", "its file capability " + how
-	case "security.selinux":
-		if created {
-			return "", "" // given by the policy; the host's policy will give its own
-		}
-		return "label", "its security label " + how
+	case now.Same(want) && p.up.st.Rdev_major == p.lo.st.Rdev_major && p.up.st.Rdev_minor == p.lo.st.Rdev_minor:
+		return
+	case now == nil && want.Type == socket:
+		d.out.Ephemeral = append(d.out.Ephemeral, derive(p.path, nil, want))
+		return
+	case !typed(want):
+		d.block(string(want.Type), p.path, fmt.Sprintf("a %s cannot be part of a plan", want.Type))
 	default:
-		return "xattr", fmt.Sprintf("its extended attribute %s %s", change.Escape(name), how)
+		d.block(string(now.Type), p.path, fmt.Sprintf("the host has a %s there, which no rollback could bring back", now.Type))
+	}
+	if !d.inBase(p.path) {
+		d.outside(member{path: p.path, now: now, want: want})
 	}
 }
 
-// overlayWord judges an attribute of overlayfs's own. Those that only help the
-// kernel to find or number inodes mean nothing for the content.
-func overlayWord(name, value string, has bool) (what, reason string) {
-	if !has {
-		return "", "" // on the host's side: the host's own layering
+// conflict tells what stands against a change that was made from old.
+func conflict(now, old *change.Entry) string {
+	s := fmt.Sprintf("the host has %s now, the change was made from %s", brief(now), brief(old))
+	if now == nil || old == nil {
+		return s
 	}
-	switch name {
-	case "origin", "impure", "nlink", "upper", "uuid":
-		return "", ""
-	case "opaque":
-		if value == "y" {
-			return "", ""
+	var other []string
+	for _, name := range attributeNames(now.Xattrs, old.Xattrs) {
+		is, has := now.Xattrs[name]
+		if was, had := old.Xattrs[name]; has != had || !bytes.Equal(is, was) {
+			other = append(other, change.Escape(name))
 		}
-		return "overlay", fmt.Sprintf("overlayfs marked it opaque in the way %s", change.Escape(value))
-	case "redirect":
-		return "redirect", "its content is under another name in the host's layer"
-	case "metacopy":
-		return "metacopy", "its content was not copied into the layer"
-	case "protattr":
-		return "attribute", fmt.Sprintf("it was made immutable or append-only (%s)", change.Escape(value))
-	default:
-		return "overlay", fmt.Sprintf("overlayfs left the attribute %s on it", change.Escape(name))
 	}
+	if len(other) > 0 {
+		s += "; attributes differ: " + strings.Join(other, ", ")
+	}
+	return s
 }
 
 // brief describes an entry in a few words for a conflict.

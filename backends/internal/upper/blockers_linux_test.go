@@ -13,54 +13,50 @@ import (
 )
 
 func TestBlockers(t *testing.T) {
-	for _, tt := range []struct{ name, host, view, want string }{
-		{"a FIFO", "true", "mkfifo p", "blocked fifo p\n"},
-		{"a FIFO in a file's place", "echo a > f", "rm f; mkfifo f", "blocked fifo f\n"},
-		{"the deletion of a FIFO", "mkfifo p", "rm p", "blocked fifo p\n"},
-		{"a FIFO in a deleted directory", "mkdir d; mkfifo d/p", "rm -r d", "deleted d\nblocked fifo d/p\n"},
+	nstest.Require(t, nstest.Root, nstest.Tool("setfattr"))
+	show(t, []example{
 		{"a device", "true", "mknod null c 1 3", "blocked device null\n"},
+		{"the deletion of a device", "mknod null c 1 3", "rm null", "blocked device null\n"},
+		{"a device in a deleted directory", "mkdir d; mknod d/null c 1 3", "rm -r d", "deleted d\nblocked device d/null\n"},
+		{"another device", "mknod null c 1 3", "rm null; mknod null c 1 5", "blocked device null\n"},
+		{"a device that was only copied", "mknod null c 1 3", "chmod 600 null; chmod 644 null", ""},
 		{
-			"a hard-link group made inside", "echo a > f", "ln f g",
-			"added g\nblocked hardlink g\n",
+			"an overlay attribute of the user's", "echo a > f", "setfattr -n trusted.overlay.redirect -v x f",
+			"blocked xattr f\n",
 		},
-		{
-			"a changed hard-link group names each", "true", "echo x > f; ln f g",
-			"added f\nadded g\nblocked hardlink f\nblocked hardlink g\n",
-		},
-		{
-			"whiteouts are no group", "echo a > f; echo b > g; echo c > h", "rm f g h",
-			"deleted f\ndeleted g\ndeleted h\n",
-		},
-		{"an attribute", "echo a > f; mkdir d", "setfattr -n user.k -v v f; setfattr -n user.k -v v d", "blocked xattr d\nblocked xattr f\n"},
-		{"an equal attribute is none", "echo a > f; setfattr -n user.k -v v f", "chmod 600 f", "modified f mode 0600 owner 0:0\n"},
-		{"a removed attribute", "echo a > f; setfattr -n user.k -v v f", "setfattr -x user.k f", "blocked xattr f\n"},
-		{"an access control list", "echo a > f", "setfacl -m u:7:r f", "modified f mode 0644 owner 0:0\nblocked acl f\n"},
-		{"a capability", "echo a > f", "setcap cap_net_raw+ep f", "blocked capability f\n"},
-		{"a capability lost by writing", "echo a > f; setcap cap_net_raw+ep f", "echo b > f", "modified f\nblocked capability f\n"},
-		{"an overlay attribute of the user's", "echo a > f", "setfattr -n trusted.overlay.redirect -v x f", "blocked xattr f\n"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			nstest.Require(t, nstest.Root, nstest.Tool("setfattr"), nstest.Tool("setfacl"), nstest.Tool("setcap"))
-			l := newLab(t, tt.host)
-			l.inView(tt.view)
-			want := tt.want
-			if tt.name == "an access control list" {
-				want = strings.TrimPrefix(want, "modified f mode 0644 owner 0:0\n")
-			}
-			l.want(want)
-		})
-	}
+	})
 }
 
-func TestSocketBlocksUnlessEphemeral(t *testing.T) {
-	l := newLab(t, "mkdir __pycache__")
-	for _, name := range []string{"s", "__pycache__/s"} {
-		s, err := net.Listen("unix", filepath.Join(l.merged, name))
-		must(t, err)
-		s.(*net.UnixListener).SetUnlinkOnClose(false)
-		must(t, s.Close())
+// A new socket is made again by whoever listens on it; any other has no type.
+func TestSockets(t *testing.T) {
+	nstest.Require(t, nstest.Root)
+	l := newLab(t, "mkdir __pycache__ gone; echo a > file")
+	l.unmount()
+	for _, name := range []string{"kept", "deleted", "gone/deep", "moded"} {
+		listenOnce(t, filepath.Join(l.host, name))
 	}
-	l.want("ephemeral added __pycache__/s\nblocked socket s\n")
+	l.mount()
+	listenOnce(t, filepath.Join(l.merged, "new"))
+	listenOnce(t, filepath.Join(l.merged, "__pycache__/new"))
+	l.inView("rm file deleted; rm -r gone; touch kept; chmod 600 moded")
+	listenOnce(t, filepath.Join(l.merged, "file"))
+	l.want(`deleted gone
+		ephemeral added __pycache__/new
+		ephemeral added new
+		blocked socket deleted
+		blocked socket file
+		blocked socket gone/deep
+		blocked socket moded
+	`)
+}
+
+// listenOnce leaves a socket that nobody listens on any more.
+func listenOnce(t *testing.T, name string) {
+	t.Helper()
+	s, err := net.Listen("unix", name)
+	must(t, err)
+	s.(*net.UnixListener).SetUnlinkOnClose(false)
+	must(t, s.Close())
 }
 
 // The kernel's marks for content that is elsewhere cannot come up with our mount
@@ -87,7 +83,7 @@ func TestForeignOverlayMarksBlock(t *testing.T) {
 
 func TestEveryBlockerNamesTheWayPast(t *testing.T) {
 	l := newLab(t, "true")
-	l.inView("mkfifo 'a b'")
+	l.inView("mknod 'a b' c 1 3")
 	d := l.diff()
 	if len(d.Blockers) != 1 {
 		t.Fatalf("blockers %v", d.Blockers)
@@ -100,12 +96,13 @@ func TestEveryBlockerNamesTheWayPast(t *testing.T) {
 func TestOutsideBase(t *testing.T) {
 	l := newLab(t, "mkdir in out other; echo a > out/f; echo b > other/f; echo c > in/f; mkdir gone; echo d > gone/f")
 	l.base = l.host + "/in"
-	l.inView("echo z > in/f; echo z > out/f; : >> other/f; mkdir -p out/new/deep; echo z > out/new/deep/f; rm -r gone; mkfifo out/p")
+	l.inView("echo z > in/f; echo z > out/f; : >> other/f; mkdir -p out/new/deep; echo z > out/new/deep/f; rm -r gone; mkfifo out/p; mknod out/null c 1 3")
 	l.want(`modified in/f
 		blocked outside-base gone
 		blocked outside-base out/f
 		blocked outside-base out/new
-		blocked fifo out/p
+		blocked device out/null
+		blocked outside-base out/null
 		blocked outside-base out/p
 	`)
 }

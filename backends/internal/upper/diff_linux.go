@@ -1,7 +1,6 @@
 package upper
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -42,7 +41,7 @@ func Diff(dir string, opt DiffOptions) (_ backends.Difference, err error) {
 	defer func() { err = errors.Join(err, r.close()) }()
 	r.hash.stop = opt.Stop
 	base := cmp.Or(opt.Base, "/")
-	d := &differ{recorder: r, env: cmp.Or(opt.Env, "ENV"), policy: policy{base, staged}, links: map[hashKey][]change.Path{}}
+	d := &differ{recorder: r, env: cmp.Or(opt.Env, "ENV"), policy: policy{base, staged}, groups: map[inode][]member{}}
 	for _, l := range r.layers {
 		if l.lower < 0 {
 			d.block("mount-changed", change.Path(l.source.Point), "the host no longer has the mount that the layer was made over")
@@ -63,19 +62,19 @@ func Diff(dir string, opt DiffOptions) (_ backends.Difference, err error) {
 type differ struct {
 	*recorder
 	policy
-	env   string
-	out   backends.Difference
-	links map[hashKey][]change.Path // names of files with several, by inode
-	apart []change.Path             // outside the base: whole new or deleted directories
+	env    string
+	out    backends.Difference
+	groups map[inode][]member // names of files with several, by inode of the upper
+	apart  []change.Path      // outside the base: whole new or deleted directories
 }
 
 func (d *differ) visit(p *pair) error {
 	o, err := d.origin(p)
 	if err != nil {
-		return err
+		return vanished(err)
 	}
 	switch {
-	case p.tooLong:
+	case p.tooLong, len(p.path) >= unix.PathMax:
 		d.block("name-too-long", p.path, "its path is longer than the kernel takes")
 		return nil
 	case d.ephemeral(p.path) && !(p.up.isDir() && p.lo == nil && d.holds(p.path)):
@@ -124,39 +123,47 @@ func (d *differ) compare(p *pair, o origin) error {
 	if !inBase && (p.under || d.apartFrom(p.path)) {
 		return nil // named by a directory above
 	}
-	if err := d.attributes(p); err != nil {
+	if err := d.marks(p); err != nil {
 		return vanished(err)
 	}
 	if !typed(now) || !typed(want) {
-		switch {
-		case now.Same(want) && p.up.st.Rdev_major == p.lo.st.Rdev_major && p.up.st.Rdev_minor == p.lo.st.Rdev_minor:
-		case inBase:
-			d.specials(p, now, want)
-		default:
-			d.specials(p, now, want)
-			d.outside(p, now, want)
-		}
+		d.untyped(p, now, want)
 		return nil
 	}
 	if p.up.regular() {
-		err := d.read(p.up, want)
-		if errors.Is(err, errUnstable) {
-			d.block("unstable", p.path, "it is being written; let the writer finish, or stop the view")
-			return nil
-		}
-		if err != nil {
-			return vanished(err)
+		if err := d.read(p.up, want); err != nil {
+			return d.unread(p, err)
 		}
 	}
-	if same, err := d.equal(p, o, now, want); err != nil || same {
-		return vanished(err)
+	same, err := d.equal(p, o, now, want)
+	if err != nil {
+		return d.unread(p, err)
 	}
-	if !inBase {
-		d.outside(p, now, want)
+	m := member{path: p.path, now: now, want: want, origin: o, same: same, inBase: inBase}
+	switch {
+	case p.up.regular() && p.up.st.Nlink > 1:
+		d.groups[inodeOf(want)] = append(d.groups[inodeOf(want)], m)
+	case same:
+	case !inBase:
+		d.outside(m)
+	default:
+		d.judge(m)
+	}
+	return nil
+}
+
+// unread names a file whose content could not be told, and swallows the error of
+// one that is gone.
+func (d *differ) unread(p *pair, err error) error {
+	switch {
+	case errors.Is(err, errUnstable):
+		d.block("unstable", p.path, "it is being written; let the writer finish, or stop the view")
+		return nil
+	case errors.Is(err, errHoles):
+		d.block("huge", p.path, fmt.Sprintf("it has more than %d GiB of holes, which would take too long to read", holeLimit>>30))
 		return nil
 	}
-	d.judge(p, o, now, want)
-	return nil
+	return vanished(err)
 }
 
 // read hashes a regular file and brings its entry up to date with what was read.
@@ -204,67 +211,9 @@ func same(now, old *change.Entry) bool {
 	return old != nil && now != nil && old.ID != nil && now.ID != nil && *old.ID == *now.ID && old.Size == now.Size
 }
 
-// judge holds the host against the origin and lists the change.
-func (d *differ) judge(p *pair, o origin, now, want *change.Entry) {
-	old := o.Old
-	switch {
-	case !o.Certain:
-		d.block("origin-uncertain", p.path, o.Why)
-	case !now.Same(old):
-		d.block("conflict", p.path, fmt.Sprintf("the host has %s now, the change was made from %s", brief(now), brief(old)))
-	default:
-		old = now // equal in all that counts, and dated now
-	}
-	if p.up.regular() && p.up.st.Nlink > 1 {
-		d.links[hashKey{dev: want.ID.Dev, ino: want.ID.Ino}] = append(d.links[hashKey{dev: want.ID.Dev, ino: want.ID.Ino}], p.path)
-	}
-	want = wanted(want)
-	d.out.Changes = append(d.out.Changes, derive(p.path, old, want))
-}
-
-// wanted drops what belongs to the origin only.
-func wanted(e *change.Entry) *change.Entry {
-	if e != nil {
-		e.ID, e.Links = nil, 0
-	}
-	return e
-}
-
-// derive names the operation that leads from one entry to another.
-func derive(path change.Path, old, want *change.Entry) change.Change {
-	c := change.Change{Kind: change.KindFile, Path: path, Old: old, New: want}
-	switch {
-	case old == nil:
-		c.Op = change.Added
-	case want == nil:
-		c.Op = change.Deleted
-	case old.Type != want.Type:
-		c.Op = change.Replaced
-	default:
-		c.Op = change.Modified
-	}
-	return c
-}
-
-// outside blocks a difference that the base keeps out of every plan, one line
-// for a whole directory.
-func (d *differ) outside(p *pair, now, want *change.Entry) {
-	if p.up.isDir() != p.lo.isDir() {
-		d.apart = append(d.apart, p.path)
-	}
-	op := derive(p.path, now, want).Op
-	d.block("outside-base", p.path, fmt.Sprintf("%s in the view, but not below the base %s", op, change.Escape(d.base)))
-}
-
-func (d *differ) apartFrom(p change.Path) bool {
-	return slices.ContainsFunc(d.apart, func(a change.Path) bool { return within(string(p), string(a)) })
-}
-
 func (d *differ) result() backends.Difference {
-	for _, names := range d.links {
-		for _, p := range names {
-			d.block("hardlink", p, fmt.Sprintf("it is one file with %d names", max(len(names), 2)))
-		}
+	for _, names := range d.groups {
+		d.group(names)
 	}
 	change.Sort(d.out.Changes)
 	change.Sort(d.out.Ephemeral)
@@ -281,27 +230,4 @@ func vanished(err error) error {
 		return nil
 	}
 	return err
-}
-
-// attributes blocks every extended attribute that differs from the host's and
-// every mark of the kernel that stands for content elsewhere.
-func (d *differ) attributes(p *pair) error {
-	if p.up == nil {
-		return nil
-	}
-	lower, err := p.lo.xattrs()
-	if err != nil {
-		return err
-	}
-	for _, name := range attributeNames(p.attrs, lower) {
-		was, had := lower[name]
-		is, has := p.attrs[name]
-		if had == has && bytes.Equal(was, is) {
-			continue
-		}
-		if what, reason := attributeWord(name, string(is), has, p.lo == nil); what != "" {
-			d.block(what, p.path, reason)
-		}
-	}
-	return nil
 }

@@ -4,8 +4,29 @@ import (
 	"testing"
 )
 
+// example is what is done on the host and then in the view, and what Diff says.
+type example struct{ name, host, view, want string }
+
+// show runs the examples, and looks again after a rebuild of the view.
+func show(t *testing.T, all []example) {
+	for _, tt := range all {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t, tt.host)
+			l.inView(tt.view)
+			if got := l.text(l.diff()); got != tt.want {
+				t.Errorf("difference:\n%s\nwant:\n%s", got, tt.want)
+			}
+			l.unmount()
+			l.mount()
+			if got := l.text(l.diff()); got != tt.want {
+				t.Errorf("difference after a rebuild:\n%s\nwant:\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestDiff(t *testing.T) {
-	for _, tt := range []struct{ name, host, view, want string }{
+	show(t, []example{
 		{"nothing done is no change", "echo a > f", "cat f", ""},
 		{
 			"content, mode and owner of files", "echo a > f; echo b > g; echo c > h",
@@ -57,19 +78,5 @@ func TestDiff(t *testing.T) {
 			`printf x > "$(printf 'a\nb')"; printf x > ./-n; printf x > 'trail '; printf x > "$(printf '\377')"`,
 			"added -n\nadded a\\x0ab\nadded trail \nadded \\xff\n",
 		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := newLab(t, tt.host)
-			l.inView(tt.view)
-			want := tt.want
-			if got := l.text(l.diff()); got != want {
-				t.Errorf("difference:\n%s\nwant:\n%s", got, want)
-			}
-			l.unmount()
-			l.mount()
-			if got := l.text(l.diff()); got != want {
-				t.Errorf("difference after a rebuild:\n%s\nwant:\n%s", got, want)
-			}
-		})
-	}
+	})
 }

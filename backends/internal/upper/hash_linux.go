@@ -1,6 +1,7 @@
 package upper
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -52,7 +53,7 @@ func (h *hasher) regular(n *node) (string, error) {
 		if after == nil {
 			return "", fmt.Errorf("hash %s: %w", change.Escape(n.name), unix.ENOENT)
 		}
-		n.st = after.st
+		n.renew(after)
 		if keyOf(n) == k {
 			if time.Since(time.Unix(0, n.ctime())) > settleTime {
 				h.cache.put(k, s)
@@ -63,6 +64,8 @@ func (h *hasher) regular(n *node) (string, error) {
 	return "", fmt.Errorf("hash %s: %w", change.Escape(n.name), errUnstable)
 }
 
+// read hashes the file's data where it has some, and zeros for its holes, which
+// costs no reading.
 func (h *hasher) read(n *node) (string, error) {
 	fd, err := openFile(n.dir, n.name)
 	if err != nil {
@@ -70,24 +73,69 @@ func (h *hasher) read(n *node) (string, error) {
 	}
 	defer unix.Close(fd)
 	h.sum.Reset()
-	for {
-		if h.stop != nil {
-			if err := h.stop(); err != nil {
-				return "", fmt.Errorf("read %s: %w", change.Escape(n.name), err)
-			}
+	if err := h.ranges(fd, int64(n.st.Size)); err != nil {
+		return "", fmt.Errorf("read %s: %w", change.Escape(n.name), err)
+	}
+	return hex.EncodeToString(h.sum.Sum(nil)), nil
+}
+
+// ranges hashes a file of the given size. One that has become shorter or longer
+// has another change time too, and is read again.
+func (h *hasher) ranges(fd int, size int64) error {
+	if n, err := holes(fd, size); err != nil || n > holeLimit {
+		return cmp.Or(err, errHoles)
+	}
+	for at := int64(0); at < size; {
+		r, err := nextData(fd, at, size)
+		if err != nil {
+			return err
 		}
-		k, err := unix.Read(fd, h.buf)
+		if err := h.zeros(r.data - at); err != nil {
+			return err
+		}
+		if err := h.data(fd, r.data, r.end); err != nil {
+			return err
+		}
+		at = r.end
+	}
+	return nil
+}
+
+func (h *hasher) data(fd int, at, end int64) error {
+	for at < end {
+		if err := h.stopped(); err != nil {
+			return err
+		}
+		k, err := unix.Pread(fd, h.buf[:min(end-at, int64(len(h.buf)))], at)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if err != nil {
-			return "", fmt.Errorf("read %s: %w", change.Escape(n.name), err)
-		}
-		if k == 0 {
-			return hex.EncodeToString(h.sum.Sum(nil)), nil
+		if err != nil || k == 0 {
+			return err
 		}
 		h.sum.Write(h.buf[:k])
+		at += int64(k)
 	}
+	return nil
+}
+
+func (h *hasher) zeros(n int64) error {
+	for n > 0 {
+		if err := h.stopped(); err != nil {
+			return err
+		}
+		k := min(n, int64(len(zeroBlock)))
+		h.sum.Write(zeroBlock[:k])
+		n -= k
+	}
+	return nil
+}
+
+func (h *hasher) stopped() error {
+	if h.stop == nil {
+		return nil
+	}
+	return h.stop()
 }
 
 func keyOf(n *node) hashKey {

@@ -1,6 +1,7 @@
 package upper
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -140,7 +141,7 @@ func (l *lab) text(d backends.Difference) string {
 		return strings.TrimPrefix(p.String(), l.host+"/")
 	}
 	for _, c := range d.Changes {
-		fmt.Fprintf(&b, "%s %s%s\n", c.Op, rel(c.Path), became(c))
+		fmt.Fprintf(&b, "%s %s%s\n", c.Op, rel(c.Path), l.became(c))
 	}
 	for _, c := range d.Ephemeral {
 		fmt.Fprintf(&b, "ephemeral %s %s\n", c.Op, rel(c.Path))
@@ -152,18 +153,41 @@ func (l *lab) text(d backends.Difference) string {
 }
 
 // became tells what a change leads to in a word or two.
-func became(c change.Change) string {
-	switch {
-	case c.New == nil:
+func (l *lab) became(c change.Change) string {
+	if c.New == nil {
 		return ""
-	case c.Op == change.Modified && c.Old.SHA256 == c.New.SHA256 && c.New.Type != change.Symlink:
-		return fmt.Sprintf(" mode %04o owner %d:%d", c.New.Mode, c.New.UID, c.New.GID)
-	case c.New.Type == change.Symlink:
-		return " -> " + c.New.Target.String()
-	case c.New.Type == change.Directory:
-		return "/"
 	}
-	return ""
+	var s string
+	switch {
+	case c.Op == change.Modified && c.Old.SHA256 == c.New.SHA256 && c.New.Type != change.Symlink:
+		s = fmt.Sprintf(" mode %04o owner %d:%d", c.New.Mode, c.New.UID, c.New.GID)
+	case c.New.Type == change.Symlink:
+		s = " -> " + c.New.Target.String()
+	case c.New.Type == change.Directory:
+		s = "/"
+	case c.New.Type == change.Fifo:
+		s = "|"
+	}
+	if c.New.Sparse {
+		s += " sparse"
+	}
+	var old map[string][]byte
+	if c.Old != nil {
+		old = c.Old.Xattrs
+	}
+	for _, name := range attributeNames(old, c.New.Xattrs) {
+		is, has := c.New.Xattrs[name]
+		switch was, had := old[name]; {
+		case !has:
+			s += " -" + name
+		case !had || !bytes.Equal(was, is):
+			s += " +" + name
+		}
+	}
+	if c.New.Link != "" {
+		s += " = " + strings.TrimPrefix(string(c.New.Link), l.host+"/")
+	}
+	return s
 }
 
 func (l *lab) want(want string) {

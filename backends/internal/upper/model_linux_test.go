@@ -1,6 +1,7 @@
 package upper
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"os"
@@ -9,13 +10,18 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
 
 	"github.com/netsandbox/netsandbox/backends/change"
 )
 
-// tree is a directory as a reader sees it: one line of facts by relative path.
-type tree map[string]string
+// fact is what a reader sees of one path.
+type fact struct {
+	text string // type, mode, owner, content, attributes
+	ino  uint64 // of a regular file: which names are one
+}
+
+// tree is a directory as a reader sees it, by relative path.
+type tree map[string]fact
 
 // readTree lists everything below a directory, following nothing.
 func readTree(root string) (tree, error) {
@@ -24,34 +30,81 @@ func readTree(root string) (tree, error) {
 		if err != nil {
 			return err
 		}
-		var st unix.Stat_t
-		if err := unix.Lstat(p, &st); err != nil {
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
 			return err
 		}
-		facts := fmt.Sprintf("%04o %d:%d", st.Mode&0o7777, st.Uid, st.Gid)
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFREG:
-			b, err := os.ReadFile(p)
-			if err != nil {
-				return err
-			}
-			facts = "file " + facts + " " + string(b)
-		case unix.S_IFDIR:
-			facts = "directory " + facts
-		case unix.S_IFLNK:
-			to, err := os.Readlink(p)
-			if err != nil {
-				return err
-			}
-			facts = "symlink " + facts + " " + to
-		default:
-			facts = "fifo " + facts
-		}
-		rel, err := filepath.Rel(root, p)
-		t[rel] = facts
+		t[rel], err = look(p)
 		return err
 	})
 	return t, err
+}
+
+func look(p string) (fact, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(p, &st); err != nil {
+		return fact{}, err
+	}
+	f := fact{text: fmt.Sprintf("%04o %d:%d", st.Mode&0o7777, st.Uid, st.Gid)}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		b, err := os.ReadFile(p)
+		if err != nil {
+			return f, err
+		}
+		f.text, f.ino = "file "+f.text+" "+contentText(b), st.Ino
+	case unix.S_IFDIR:
+		f.text = "directory " + f.text
+	case unix.S_IFLNK:
+		to, err := os.Readlink(p)
+		if err != nil {
+			return f, err
+		}
+		f.text = "symlink " + f.text + " " + to
+	default:
+		f.text = "fifo " + f.text
+	}
+	attrs, err := readAttrs(p)
+	f.text += attrText(attrs)
+	return f, err
+}
+
+// readAttrs asks the kernel itself: it is the oracle of the reader under test.
+func readAttrs(p string) (map[string][]byte, error) {
+	list := make([]byte, 4096)
+	n, err := unix.Llistxattr(p, list)
+	if err != nil {
+		return nil, err
+	}
+	attrs := map[string][]byte{}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list[:n]), "\x00"), "\x00") {
+		if name == "" {
+			continue
+		}
+		v := make([]byte, 4096)
+		n, err := unix.Lgetxattr(p, name, v)
+		if err != nil {
+			return nil, err
+		}
+		attrs[name] = v[:n]
+	}
+	return attrs, nil
+}
+
+func attrText(attrs map[string][]byte) string {
+	var s string
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		s += fmt.Sprintf(" %s=%x", name, attrs[name])
+	}
+	return s
+}
+
+// contentText keeps a failure readable when a file has a hole of a megabyte.
+func contentText(b []byte) string {
+	if len(b) < 64 {
+		return string(b)
+	}
+	return fmt.Sprintf("%d bytes %x", len(b), sha256.Sum256(b))
 }
 
 func kindOf(facts string) string {
@@ -61,7 +114,7 @@ func kindOf(facts string) string {
 
 // model says what the difference between two trees must be called: the plain
 // comparison that needs no overlay.
-func (l *lab) model(host, view tree) string {
+func model(host, view tree) string {
 	var lines []string
 	all := map[string]bool{}
 	for p := range host {
@@ -70,33 +123,56 @@ func (l *lab) model(host, view tree) string {
 	for p := range view {
 		all[p] = true
 	}
+	links := linked(host, view)
 	for p := range all {
 		old, had := host[p]
 		want, has := view[p]
+		first := links[p]
 		var op change.Op
 		switch {
-		case old == want && had == has:
-			continue
-		case kindOf(old) == "fifo" || kindOf(want) == "fifo":
-			lines = append(lines, "blocked fifo "+p)
+		case old.text == want.text && had == has && first == "":
 			continue
 		case !had:
 			op = change.Added
 		case !has:
 			op = change.Deleted
-		case kindOf(old) != kindOf(want):
+		case kindOf(old.text) != kindOf(want.text):
 			op = change.Replaced
 		default:
 			op = change.Modified
 		}
-		lines = append(lines, fmt.Sprintf("%s %s %s", op, p, want))
-		var st unix.Stat_t
-		if kindOf(want) == "file" && unix.Lstat(filepath.Join(l.merged, p), &st) == nil && st.Nlink > 1 {
-			lines = append(lines, "blocked hardlink "+p)
+		if first != "" && first != p {
+			want.text += " = " + first
 		}
+		lines = append(lines, fmt.Sprintf("%s %s %s", op, p, want.text))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// linked returns, for every name of a file that has several in the view and is
+// not the same file of the host, the first name.
+func linked(host, view tree) map[string]string {
+	names := map[uint64][]string{}
+	for p, f := range view {
+		if f.ino != 0 {
+			names[f.ino] = append(names[f.ino], p)
+		}
+	}
+	firsts := map[string]string{}
+	for _, group := range names {
+		slices.Sort(group)
+		as := func(p string) bool {
+			return host[p].text == view[p].text && host[p].ino == host[group[0]].ino
+		}
+		if len(group) == 1 || !slices.ContainsFunc(group, func(p string) bool { return !as(p) }) {
+			continue
+		}
+		for _, p := range group {
+			firsts[p] = group[0]
+		}
+	}
+	return firsts
 }
 
 // found renders what Diff says in the same words, with the facts taken from the
@@ -127,6 +203,10 @@ func (l *lab) found() (string, error) {
 				}
 				facts += " " + content
 			}
+			facts += attrText(e.Xattrs)
+			if e.Link != "" {
+				facts += " = " + rel(string(e.Link))
+			}
 		}
 		lines = append(lines, fmt.Sprintf("%s %s %s", c.Op, rel(string(c.Path)), facts))
 	}
@@ -144,105 +224,5 @@ func (l *lab) content(p change.Path) (string, error) {
 	}
 	defer f.Close()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	return string(b), err
-}
-
-// plant fills a directory with a random tree, three levels deep.
-func plant(t *rapid.T, dir string, names []string, depth int) error {
-	for _, name := range names {
-		p := filepath.Join(dir, name)
-		var err error
-		switch rapid.SampledFrom([]string{"nothing", "file", "file", "directory", "directory", "directory", "symlink", "fifo", "pair"}).Draw(t, p) {
-		case "file":
-			err = os.WriteFile(p, []byte(name), 0o644)
-		case "pair":
-			if err = os.WriteFile(p, []byte(name), 0o644); err == nil {
-				err = os.Link(p, p+"2")
-			}
-		case "directory":
-			if err = os.Mkdir(p, 0o755); err == nil && depth > 1 {
-				err = plant(t, p, names, depth-1)
-			}
-		case "symlink":
-			err = os.Symlink(names[0], p)
-		case "fifo":
-			err = unix.Mkfifo(p, 0o644)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// randomEdit does one random thing to a tree. What cannot be done is not done.
-func randomEdit(t *rapid.T, root string, names []string) {
-	draw := func(label string) string {
-		// Mostly something that is there: most random names are not.
-		if there, err := readTree(root); err == nil && len(there) > 1 && rapid.SampledFrom([]bool{true, true, false}).Draw(t, label+" that is there") {
-			delete(there, ".")
-			return filepath.Join(root, rapid.SampledFrom(slices.Sorted(maps.Keys(there))).Draw(t, label))
-		}
-		depth := rapid.SampledFrom([]int{1, 2, 2, 3}).Draw(t, label+" depth")
-		parts := make([]string, depth)
-		for i := range parts {
-			parts[i] = rapid.SampledFrom(names).Draw(t, label)
-		}
-		return filepath.Join(root, filepath.Join(parts...))
-	}
-	p := draw("path")
-	dir := func(p string) bool { st, err := os.Lstat(p); return err == nil && st.IsDir() }
-	switch rapid.SampledFrom([]string{
-		"write", "write", "write", "append", "mkdir", "mkdir", "mkdir", "remove", "remove tree", "rename",
-		"replace", "chmod", "chown", "touch", "open", "symlink", "link", "fifo", "remake", "remake",
-	}).Draw(t, "op") {
-	case "write":
-		if st, err := os.Lstat(p); err == nil && !st.Mode().IsRegular() {
-			return // opening a FIFO would wait, a symlink might lead out
-		}
-		_ = os.WriteFile(p, []byte(rapid.SampledFrom([]string{"", "x", "y", "xy"}).Draw(t, "content")), 0o644)
-	case "append", "open":
-		if st, err := os.Lstat(p); err != nil || !st.Mode().IsRegular() {
-			return
-		}
-		if f, err := os.OpenFile(p, os.O_RDWR|os.O_APPEND, 0); err == nil {
-			if rapid.Bool().Draw(t, "write") {
-				_, _ = f.WriteString("z")
-			}
-			f.Close()
-		}
-	case "mkdir":
-		_ = os.Mkdir(p, 0o755)
-	case "remove":
-		_ = os.Remove(p)
-	case "remove tree":
-		// RemoveAll opens the parent, and would wait for a writer if it is a FIFO.
-		if _, err := os.Lstat(p); err == nil {
-			_ = os.RemoveAll(p)
-		}
-	case "remake":
-		if dir(p) && os.RemoveAll(p) == nil {
-			_ = os.Mkdir(p, 0o755)
-		}
-	case "rename":
-		_ = os.Rename(p, draw("to"))
-	case "replace":
-		if st, err := os.Lstat(p); err == nil && st.Mode().IsRegular() && os.WriteFile(p+".tmp", []byte("r"), 0o644) == nil {
-			_ = os.Rename(p+".tmp", p)
-		}
-	case "chmod":
-		if st, err := os.Lstat(p); err == nil && st.Mode()&os.ModeSymlink == 0 {
-			_ = unix.Chmod(p, rapid.SampledFrom([]uint32{0o644, 0o755, 0o700, 0o4711}).Draw(t, "mode"))
-		}
-	case "chown":
-		_ = os.Lchown(p, rapid.SampledFrom([]int{0, 7}).Draw(t, "uid"), 0)
-	case "touch":
-		_ = unix.UtimesNanoAt(unix.AT_FDCWD, p, make([]unix.Timespec, 2), unix.AT_SYMLINK_NOFOLLOW)
-	case "symlink":
-		_ = os.Symlink(rapid.SampledFrom(names).Draw(t, "target"), p)
-	case "link":
-		_ = os.Link(p, draw("to"))
-	case "fifo":
-		_ = unix.Mkfifo(p, 0o644)
-	}
+	return contentText(b), err
 }

@@ -1,7 +1,6 @@
 package upper
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 )
 
 // node is one directory entry, named relative to an open directory, which makes
@@ -18,14 +18,11 @@ type node struct {
 	dir  int
 	name string
 	st   unix.Statx_t
+	// attrs are all extended attributes, once listed: every look at an object
+	// that asks for them costs the host's filesystem a read of its own.
+	attrs  map[string][]byte
+	listed bool
 }
-
-// overlayPrefix begins the kernel's own bookkeeping attributes in an upper.
-// What a process inside sets under that name is stored as …overlay.overlay.…
-const (
-	overlayPrefix  = "trusted.overlay."
-	overlayEscaped = "trusted.overlay.overlay."
-)
 
 // lookup returns the entry, or nil when there is none.
 func lookup(dir int, name string) (*node, error) {
@@ -39,6 +36,14 @@ func lookup(dir int, name string) (*node, error) {
 		return nil, fmt.Errorf("stat %s: %w", change.Escape(name), err)
 	}
 	return n, nil
+}
+
+// renew takes over what a later look at the same name has seen.
+func (n *node) renew(after *node) {
+	if keyOf(n) != keyOf(after) {
+		n.attrs, n.listed = nil, false
+	}
+	n.st = after.st
 }
 
 func (n *node) format() uint16 { return n.st.Mode & unix.S_IFMT }
@@ -85,16 +90,24 @@ func (n *node) fileType() change.FileType {
 	case unix.S_IFLNK:
 		return change.Symlink
 	case unix.S_IFIFO:
-		return "fifo"
+		return change.Fifo
 	case unix.S_IFSOCK:
-		return "socket"
+		return socket
 	default:
 		return "device"
 	}
 }
 
+// socket is a type that no plan holds: only the process that listens on one can
+// make it.
+const socket change.FileType = "socket"
+
 func plannable(t change.FileType) bool {
-	return t == change.Regular || t == change.Directory || t == change.Symlink
+	switch t {
+	case change.Regular, change.Directory, change.Symlink, change.Fifo:
+		return true
+	}
+	return false
 }
 
 func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
@@ -126,9 +139,15 @@ func (n *node) entry() (*change.Entry, error) {
 		Type: n.fileType(), Mode: uint32(n.st.Mode & 0o7777), UID: n.st.Uid, GID: n.st.Gid,
 		MTime: nanos(n.st.Mtime), ID: &id,
 	}
+	all, err := n.xattrs()
+	if err != nil {
+		return nil, err
+	}
+	e.Xattrs = xattr.Filter(all)
 	switch e.Type {
 	case change.Regular:
 		e.Size, e.Links = int64(n.st.Size), uint64(n.st.Nlink)
+		e.Sparse = n.st.Blocks*512 < n.st.Size
 	case change.Symlink:
 		target, err := n.readlink()
 		if err != nil {
@@ -146,53 +165,6 @@ func (n *node) readlink() (change.Path, error) {
 		return "", fmt.Errorf("readlink %s: %w", change.Escape(n.name), err)
 	}
 	return change.Path(b[:k]), nil
-}
-
-// proc names the node for the xattr calls, which before Linux 6.13 have no form
-// relative to a descriptor. Only the last element is not the kernel's own link,
-// and the l… calls do not follow it.
-func (n *node) proc() string { return fmt.Sprintf("/proc/self/fd/%d/%s", n.dir, n.name) }
-
-// xattrs returns all extended attributes.
-func (n *node) xattrs() (map[string][]byte, error) {
-	if n == nil {
-		return nil, nil
-	}
-	names, err := xattrCall(func(b []byte) (int, error) { return unix.Llistxattr(n.proc(), b) })
-	if errors.Is(err, unix.EOPNOTSUPP) || len(names) == 0 && err == nil {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list attributes of %s: %w", change.Escape(n.name), err)
-	}
-	all := map[string][]byte{}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
-		v, err := xattrCall(func(b []byte) (int, error) { return unix.Lgetxattr(n.proc(), name, b) })
-		if errors.Is(err, unix.ENODATA) {
-			continue // removed meanwhile
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read attribute %s of %s: %w", name, change.Escape(n.name), err)
-		}
-		all[name] = bytes.Clone(v)
-	}
-	return all, nil
-}
-
-// xattrCall grows the buffer until the answer fits: attributes may be set
-// between asking for the size and reading.
-func xattrCall(call func([]byte) (int, error)) ([]byte, error) {
-	for size := 256; ; size *= 4 {
-		b := make([]byte, size)
-		n, err := call(b)
-		if errors.Is(err, unix.ERANGE) && size <= 1<<20 {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		return b[:n], nil
-	}
 }
 
 // openDir opens a child directory for reading. It follows nothing and stays on

@@ -51,7 +51,7 @@ func (l *lab) differences(t *rapid.T) {
 	}
 	host := l.tree(l.host)
 	view := l.tree(l.merged)
-	want := l.model(host, view)
+	want := model(host, view)
 	l.same(t, "in the live view", want)
 	l.unmount()
 	l.mount()
@@ -104,16 +104,16 @@ func (l *lab) resetOne(t *rapid.T, host, view tree) {
 		for p := range tr {
 			switch {
 			case within(p, rel):
-				if now[p] != host[p] {
-					t.Fatalf("after reset of %s: %s is %q, the host has %q", rel, p, now[p], host[p])
+				if now[p].text != host[p].text {
+					t.Fatalf("after reset of %s: %s is %q, the host has %q", rel, p, now[p].text, host[p].text)
 				}
 			case within(rel, p): // above: may have come back with what was reset
-			case now[p] != view[p]:
-				t.Fatalf("after reset of %s: %s is %q, was %q", rel, p, now[p], view[p])
+			case now[p].text != view[p].text:
+				t.Fatalf("after reset of %s: %s is %q, was %q", rel, p, now[p].text, view[p].text)
 			}
 		}
 	}
-	l.same(t, "after reset of "+rel, l.model(host, now))
+	l.same(t, "after reset of "+rel, model(host, now))
 }
 
 func TestDiffEqualsAComparisonOfTrees(t *testing.T) {
