@@ -3,9 +3,14 @@ package killpoint
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +66,15 @@ func Kill(cmd *exec.Cmd, n int, when When, stop Stop) (reached bool, err error) 
 // returns false kills the command. The error is that of the command, as
 // [exec.Cmd.Wait] would return it.
 func Run(cmd *exec.Cmd, visit func(pid int, s Step, w When) bool) error {
+	return RunFrom(cmd, nil, visit)
+}
+
+// RunFrom is [Run] with the command at its own speed until begun answers true.
+// Only from then on are its steps shown, and counted: stopping at every system
+// call makes a program several times slower. begun is called again and again, on
+// another thread; what the command does while it answers goes unseen, so it has
+// to look for something that comes well before the steps of interest.
+func RunFrom(cmd *exec.Cmd, begun func() bool, visit func(pid int, s Step, w When) bool) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if cmd.SysProcAttr == nil {
@@ -72,7 +86,15 @@ func Run(cmd *exec.Cmd, visit func(pid int, s Step, w When) bool) error {
 	}
 	pid := cmd.Process.Pid
 	t := &tracer{pid: pid, visit: visit, inside: map[int]Step{}}
+	t.watching.Store(begun == nil)
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	if begun != nil {
+		wg.Go(func() { t.await(begun, over) })
+	}
 	status, err := t.run()
+	close(over)
+	wg.Wait()
 	_ = cmd.Process.Release()
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
@@ -106,6 +128,30 @@ type tracer struct {
 	n      int
 	inside map[int]Step // by thread: the durable call it is in
 	killed bool
+
+	watching atomic.Bool // threads stop at every system call
+}
+
+// await makes every thread stop once, so that it goes on under watch. One that is
+// cloned meanwhile begins with a stop.
+func (t *tracer) await(begun func() bool, over <-chan struct{}) {
+	for !begun() {
+		select {
+		case <-over:
+			return
+		case <-time.After(50 * time.Microsecond):
+		}
+	}
+	t.watching.Store(true)
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", t.pid))
+	if err != nil {
+		return // gone meanwhile
+	}
+	for _, e := range threads {
+		if tid, err := strconv.Atoi(e.Name()); err == nil {
+			_ = unix.Tgkill(t.pid, tid, unix.SIGSTOP) // may be gone
+		}
+	}
 }
 
 // run drives every thread from stop to stop until the process is gone.
@@ -120,8 +166,8 @@ func (t *tracer) run() (unix.WaitStatus, error) {
 	if err := unix.PtraceSetOptions(t.pid, opts); err != nil {
 		return ws, fmt.Errorf("set options: %w", err)
 	}
-	if err := unix.PtraceSyscall(t.pid, 0); err != nil {
-		return ws, fmt.Errorf("continue: %w", err)
+	if err := t.resume(t.pid, 0); err != nil {
+		return ws, err
 	}
 	for {
 		// Only threads of this tracer's own thread group are waited for, so a test
@@ -152,7 +198,7 @@ func (t *tracer) stopped(tid int, ws unix.WaitStatus) int {
 	case sig == unix.SIGTRAP|0x80:
 		t.syscall(tid)
 	case sig == unix.SIGTRAP && ws.TrapCause() > 0:
-	case sig == unix.SIGSTOP: // how a new thread reports
+	case sig == unix.SIGSTOP: // how a new thread reports, and await
 	case sig != unix.SIGTRAP:
 		return int(sig)
 	}
@@ -160,7 +206,11 @@ func (t *tracer) stopped(tid int, ws unix.WaitStatus) int {
 }
 
 func (t *tracer) resume(tid, sig int) error {
-	err := unix.PtraceSyscall(tid, sig)
+	goOn := unix.PtraceCont
+	if t.watching.Load() {
+		goOn = unix.PtraceSyscall
+	}
+	err := goOn(tid, sig)
 	if errors.Is(err, unix.ESRCH) {
 		return nil // killed meanwhile; the next wait says so
 	}

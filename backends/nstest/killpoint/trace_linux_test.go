@@ -12,7 +12,8 @@ import (
 	"github.com/netsandbox/netsandbox/backends/nstest/killpoint"
 )
 
-// child makes a directory, writes and syncs a file in it, and renames it.
+// child makes a directory, writes and syncs a file in it, and renames it. With a
+// gate it takes small steps after the first until the gate is there.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("KILLPOINT_CHILD"); dir != "" {
 		os.Exit(child(dir))
@@ -22,6 +23,12 @@ func TestMain(m *testing.M) {
 
 func child(dir string) int {
 	err := os.Mkdir(filepath.Join(dir, "d"), 0o700)
+	for gate := os.Getenv("KILLPOINT_GATE"); gate != "" && err == nil; {
+		if _, err := os.Stat(gate); err == nil {
+			break
+		}
+		err = errors.Join(os.Mkdir(filepath.Join(dir, "x"), 0o700), os.Remove(filepath.Join(dir, "x")))
+	}
 	f, err2 := os.Create(filepath.Join(dir, "d", "new"))
 	if err = errors.Join(err, err2); err != nil {
 		return 1
@@ -76,6 +83,35 @@ func TestKillStopsOnTheAskedSide(t *testing.T) {
 				t.Errorf("the directory holds %v (%v), want %s alone", entries, err, want)
 			}
 		})
+	}
+}
+
+func TestRunFromShowsWhatComesAfterTheBeginning(t *testing.T) {
+	cmd, dir := command(t)
+	gate := filepath.Join(dir, "gate")
+	cmd.Env = append(cmd.Env, "KILLPOINT_GATE="+gate)
+	seen := func(name string) bool { _, err := os.Stat(name); return err == nil }
+	var calls []string
+	err := killpoint.RunFrom(cmd, func() bool { return seen(filepath.Join(dir, "d")) }, func(_ int, s killpoint.Step, w killpoint.When) bool {
+		if len(calls) == 0 { // it is watched now, so it may go on
+			if s.N != 1 {
+				t.Errorf("the first step has number %d", s.N)
+			}
+			if err := os.WriteFile(gate, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		if w == killpoint.Before {
+			calls = append(calls, s.Call)
+		}
+		return true
+	})
+	var exit *killpoint.ExitError
+	if !errors.As(err, &exit) || exit.Code != 7 {
+		t.Fatalf("the child ended with %v, want exit status 7", err)
+	}
+	if n := len(calls); n < 2 || calls[n-2] != "fsync" || calls[n-1] != "renameat" {
+		t.Errorf("steps %v, want them to end with fsync, renameat", calls)
 	}
 }
 
