@@ -19,9 +19,10 @@ type DiffOptions struct {
 	Env string
 	// Base: only paths at or below it are changes. Empty is "/".
 	Base string
-	// TView is when the present view was mounted, as for [Record]; Stepped says
-	// that the clock was set back since.
+	// TView is when the present view was mounted; TExec and Stepped are as in
+	// [Window].
 	TView   int64
+	TExec   int64
 	Stepped bool
 	// Stop, when not nil, ends the comparison with the error that it returns.
 	Stop func() error
@@ -34,7 +35,7 @@ func Diff(dir string, opt DiffOptions) (_ backends.Difference, err error) {
 	if err != nil {
 		return backends.Difference{}, err
 	}
-	r, err := openRecorder(dir, opt.TView, opt.Stepped)
+	r, err := openRecorder(dir, Window{opt.TView, opt.TExec, opt.Stepped})
 	if err != nil {
 		return backends.Difference{}, err
 	}

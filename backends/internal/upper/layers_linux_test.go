@@ -94,7 +94,7 @@ func TestNothingWaitsForAFIFO(t *testing.T) {
 		defer close(done)
 		_, _ = Diff(l.env, DiffOptions{Base: l.base, TView: l.tview})
 		_, _ = Open(l.env, l.paths("f")[0])
-		_ = Record(l.env, l.tview)
+		_ = Record(l.env, Window{TView: l.tview})
 	}()
 	select {
 	case <-done:

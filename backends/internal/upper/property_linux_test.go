@@ -46,7 +46,7 @@ func (l *lab) differences(t *rapid.T) {
 	for range rapid.SampledFrom([]int{1, 4, 8, 12}).Draw(t, "view edits") {
 		randomEdit(t, l.merged, names)
 		if rapid.IntRange(0, 4).Draw(t, "record") == 0 {
-			must(l.t, Record(l.env, l.tview))
+			must(l.t, Record(l.env, Window{TView: l.tview}))
 		}
 	}
 	host := l.tree(l.host)

@@ -14,22 +14,24 @@ import (
 // its identity stands for its content until a plan needs the hash.
 const hashLimit = 64 << 20
 
+// Window says when the entries that have no origin yet can have been made. Times
+// are the change times of a stamp file on the state's filesystem, less 10 ms:
+// file times come from a coarser clock than the system's.
+type Window struct {
+	TView int64 // when the present view was mounted
+	// TExec is when the earliest command started that can have made one. Zero, or
+	// earlier than TView, is TView.
+	TExec int64
+	// Stepped: the clock was set back since, and change times prove nothing.
+	Stepped bool
+}
+
 // Record writes down the origin of every upper entry that has none yet: what
 // the host has at its path, and whether that is certainly what the view started
-// from. Call it before a view is rebuilt, with the time the old one was mounted,
-// and whenever it is cheap to: the sooner, the fewer uncertain origins.
-//
-// tview is the mount time of the present view, taken from the change time of a
-// stamp file on the state's filesystem, less 10 ms (file times come from a
-// coarser clock than the system's).
-func Record(dir string, tview int64) error { return record(dir, tview, false) }
-
-// RecordUncertain is [Record] after the clock was seen to step back: change
-// times prove nothing then, so no origin is certain.
-func RecordUncertain(dir string) error { return record(dir, 0, true) }
-
-func record(dir string, tview int64, stepped bool) (err error) {
-	r, err := openRecorder(dir, tview, stepped)
+// from. Call it before a view is rebuilt, with the times of the old one, and
+// whenever it is cheap to: the sooner, the fewer uncertain origins.
+func Record(dir string, w Window) (err error) {
+	r, err := openRecorder(dir, w)
 	if err != nil {
 		return err
 	}
@@ -38,7 +40,7 @@ func record(dir string, tview int64, stepped bool) (err error) {
 		if l.lower < 0 {
 			continue
 		}
-		w := &walker{layer: l, tview: tview, visit: func(p *pair) error {
+		w := &walker{layer: l, tview: w.TView, visit: func(p *pair) error {
 			_, err := r.origin(p)
 			return err
 		}}
@@ -52,16 +54,15 @@ func record(dir string, tview int64, stepped bool) (err error) {
 // recorder looks origins up and makes the missing ones. It holds the lock of
 // the origin log for its whole life.
 type recorder struct {
-	log     *originLog
-	layers  []*layer
-	hash    *hasher
-	tview   int64
-	stepped bool
-	seen    map[change.Path]bool // visited in this walk
-	cover   map[change.Path]bool // seen covering in this walk
+	window
+	log    *originLog
+	layers []*layer
+	hash   *hasher
+	seen   map[change.Path]bool // visited in this walk
+	cover  map[change.Path]bool // seen covering in this walk
 }
 
-func openRecorder(dir string, tview int64, stepped bool) (*recorder, error) {
+func openRecorder(dir string, w Window) (*recorder, error) {
 	log, err := openOrigins(dir)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func openRecorder(dir string, tview int64, stepped bool) (*recorder, error) {
 		return nil, errors.Join(err, log.close())
 	}
 	r := &recorder{
-		log: log, layers: ls, hash: newHasher(readHashes(dir)), tview: tview, stepped: stepped,
+		window: window{w.TView, max(w.TView, w.TExec), w.Stepped}, log: log, layers: ls, hash: newHasher(readHashes(dir)),
 		seen: map[change.Path]bool{}, cover: map[change.Path]bool{},
 	}
 	return r, nil
@@ -107,16 +108,33 @@ func (r *recorder) close() error {
 	return r.log.close()
 }
 
-// origin returns the origin of a visited pair, recording it first if need be.
+// origin returns the origin of a visited pair, recording it first if need be. One
+// that lies below a directory which the host has replaced since is not certain
+// any more, though its record stays: the directory may come back.
 func (r *recorder) origin(p *pair) (origin, error) {
 	r.seen[p.path] = true
 	if p.cover != "" {
 		r.cover[p.cover] = true
 	}
-	if o, ok := r.log.known[p.path]; ok {
-		return o, nil
+	o, ok := r.log.known[p.path]
+	if !ok {
+		var err error
+		if o, err = r.discover(p); err != nil {
+			return o, err
+		}
+		r.log.add(o)
 	}
-	o := origin{Path: p.path, TView: r.tview}
+	p.known = &o
+	if now := o; now.Certain && !p.way.same {
+		now.Certain, now.Why = false, movedAbove
+		return now, nil
+	}
+	return o, nil
+}
+
+// discover finds out what a pair without an origin started from.
+func (r *recorder) discover(p *pair) (origin, error) {
+	o := origin{Path: p.path, TView: r.view}
 	if !p.covered {
 		var err error
 		if o.Old, err = p.lo.entry(); err != nil {
@@ -138,43 +156,5 @@ func (r *recorder) origin(p *pair) (origin, error) {
 	}
 	o.Why = r.doubt(p)
 	o.Certain = o.Why == ""
-	r.log.add(o)
 	return o, nil
-}
-
-// doubt says why the host's present object may not be the one that the view
-// started from; empty when it certainly is.
-func (r *recorder) doubt(p *pair) string {
-	switch {
-	case p.covered:
-		return "the host has mounted something over it"
-	case p.lo == nil:
-		return p.absentDoubt()
-	case r.stepped:
-		return "the clock was set back since the view was mounted"
-	case p.lo.ctime() >= r.tview:
-		return "the host changed it after the view was mounted"
-	case !p.trusted:
-		return "a directory above it was replaced on the host"
-	case p.cover != "" && r.log.cover[p.cover]:
-		return "the host added it after its directory was deleted in the view"
-	case p.up != nil && !p.top && p.up.born() < r.tview:
-		return "the view that changed it was rebuilt before its origin was recorded"
-	}
-	return ""
-}
-
-// absentDoubt is about a path that the host does not have. Had the host made
-// one since, it would be here, so absence needs no clock. But a copy whose
-// original is no longer anywhere was made of a file that the host has deleted.
-// One whose original still has a name was renamed inside the view.
-func (p *pair) absentDoubt() string {
-	if p.up == nil {
-		return ""
-	}
-	h, ok := parseOriginAttr(p.attrs[originAttr])
-	if !ok || h.alive(p.mount) {
-		return ""
-	}
-	return "the host deleted it after the view had changed it"
 }

@@ -18,12 +18,13 @@ type pair struct {
 	lo   *node // nil when the host has nothing there
 	// cover is the whiteout, the opaque or the replaced directory that deletes
 	// the path without an entry of its own in the upper; otherwise empty.
-	cover change.Path
-	under bool // its directory is itself deleted or replaced
-	// trusted: every directory above is still the one the view looked into.
-	trusted bool
+	cover   change.Path
+	under   bool              // its directory is itself deleted or replaced
+	way     way               // what is known of the directories above
+	known   *origin           // set by the recorder when it is visited
 	attrs   map[string][]byte // of up
 	mount   int               // a descriptor on the lower's filesystem
+	foreign string            // the lower's type, where another clock than ours dates it
 	top     bool              // the mount point itself
 	covered bool              // the host has another mount over the lower
 	tooLong bool              // no system call could name the path
@@ -54,10 +55,11 @@ func (w *walker) walk() error {
 	if err != nil {
 		return err
 	}
-	p := &pair{path: w.layer.path(""), up: up, lo: lo, trusted: true, attrs: attrs, mount: w.layer.lower, top: true}
+	p := &pair{path: w.layer.path(""), up: up, lo: lo, way: way{same: true, still: true}, attrs: attrs, mount: w.layer.lower, foreign: w.layer.foreign(), top: true}
 	if err := w.visit(p); err != nil {
 		return err
 	}
+	p.way = p.into(w.tview)
 	return w.dir(p, w.layer.upper, w.layer.lower)
 }
 
@@ -102,7 +104,7 @@ func (w *walker) entry(parent *pair, up, lo int, name string) error {
 	if u.whiteout() {
 		return w.deletion(parent, lo, name, "")
 	}
-	p := &pair{path: join(parent.path, name), up: u, trusted: parent.trusted, mount: w.layer.lower}
+	p := &pair{path: join(parent.path, name), up: u, way: parent.way, mount: w.layer.lower, foreign: w.layer.foreign()}
 	if len(p.path) >= unix.PathMax {
 		p.tooLong = true
 		return w.visit(p)
@@ -154,14 +156,14 @@ func (w *walker) descend(p *pair, up, lo int, name string) error {
 			defer unix.Close(below)
 		}
 	}
-	p.trusted = p.trusted && p.sameDir(w.tview)
+	p.way = p.into(w.tview)
 	return w.dir(p, fd, below)
 }
 
 // deletion visits an entry of the lower that the view has deleted. cover names
 // the directory that implies it, and is empty for a whiteout of its own.
 func (w *walker) deletion(parent *pair, lo int, name string, cover change.Path) error {
-	p := &pair{path: join(parent.path, name), cover: cover, trusted: parent.trusted, mount: w.layer.lower}
+	p := &pair{path: join(parent.path, name), cover: cover, way: parent.way, mount: w.layer.lower, foreign: w.layer.foreign()}
 	p.under = parent.deleted() || !parent.up.isDir()
 	if lo >= 0 {
 		var err error
@@ -185,7 +187,9 @@ func (w *walker) deletion(parent *pair, lo int, name string, cover change.Path) 
 }
 
 // expand visits every entry of a lower directory that is deleted with it.
-func (w *walker) expand(p *pair, lo int, name string, cover change.Path) error {
+func (w *walker) expand(dir *pair, lo int, name string, cover change.Path) error {
+	p := *dir
+	p.way = p.into(w.tview)
 	fd, err := openDirWithin(lo, name, 0)
 	if gone(err) {
 		return nil
@@ -199,28 +203,11 @@ func (w *walker) expand(p *pair, lo int, name string, cover change.Path) error {
 		return err
 	}
 	for _, child := range list {
-		if err := w.deletion(p, fd, child, cover); err != nil {
+		if err := w.deletion(&p, fd, child, cover); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// sameDir reports whether the lower directory is the one that the view looked
-// into. A directory swapped on the host takes its entries with it without moving
-// their change times, so the handle of what the upper one was copied up from is
-// compared. Where the kernel wrote none, the directory must not have changed
-// since the view was mounted.
-func (p *pair) sameDir(tview int64) bool {
-	if p.lo == nil {
-		return true // nothing below it can have been read from the host
-	}
-	h, ok := parseOriginAttr(p.attrs[originAttr])
-	if !ok {
-		return p.lo.ctime() < tview
-	}
-	now, ok := handleOf(p.lo)
-	return ok && h.equal(now)
 }
 
 // gone reports that an entry was removed or changed its type between two looks.

@@ -103,9 +103,8 @@ func (h *Holder) recordOrigins() error {
 	}
 	if stepped {
 		h.rec.View.Stepped = true
-		return upper.RecordUncertain(h.spec.Dir)
 	}
-	return upper.Record(h.spec.Dir, h.rec.View.Time)
+	return upper.Record(h.spec.Dir, upper.Window{TView: h.rec.View.Time, Stepped: stepped})
 }
 
 // staging works on one path of a merged mount.
