@@ -243,7 +243,8 @@ func (s *step) drop(parent int) (bool, error) {
 	return true, nil
 }
 
-// alike reports that the directory differs from the host's in nothing.
+// alike reports that the directory differs from the host's in nothing that a plan
+// could hold.
 func (s *step) alike() (bool, error) {
 	u, err := lookup(s.up, ".")
 	if err != nil {
@@ -253,26 +254,10 @@ func (s *step) alike() (bool, error) {
 	if err != nil || u == nil || l == nil {
 		return false, err
 	}
-	if u.st.Mode != l.st.Mode || u.st.Uid != l.st.Uid || u.st.Gid != l.st.Gid {
-		return false, nil
-	}
-	a, err := u.xattrs()
+	a, err := u.entry()
 	if err != nil {
 		return false, err
 	}
-	b, err := l.xattrs()
-	if err != nil {
-		return false, err
-	}
-	for _, name := range attributeNames(a, b) {
-		if !isOverlay(name) && string(a[name]) != string(b[name]) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// isOverlay reports the kernel's own bookkeeping.
-func isOverlay(name string) bool {
-	return strings.HasPrefix(name, overlayPrefix) && !strings.HasPrefix(name, overlayEscaped)
+	b, err := l.entry()
+	return a.Same(b), err
 }
