@@ -143,7 +143,7 @@ func (d *differ) compare(p *pair, o origin) error {
 	m := member{path: p.path, now: now, want: want, origin: o, same: same, inBase: inBase}
 	switch {
 	case p.up.regular() && p.up.st.Nlink > 1:
-		d.groups[inodeOf(want)] = append(d.groups[inodeOf(want)], m)
+		d.groups[p.up.inode()] = append(d.groups[p.up.inode()], m)
 	case same:
 	case !inBase:
 		d.outside(m)

@@ -129,6 +129,11 @@ func (n *node) identity() change.Identity {
 	}
 }
 
+// inode tells which names are one file.
+func (n *node) inode() inode {
+	return inode{unix.Mkdev(n.st.Dev_major, n.st.Dev_minor), n.st.Ino}
+}
+
 // entry describes the node without its content hash.
 func (n *node) entry() (*change.Entry, error) {
 	if n == nil {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 )
 
 // Remove drops what the layers say at and below the paths, so that the view
@@ -184,12 +185,13 @@ func like(fd int, n *node) error {
 	}
 	for _, name := range attributeNames(have, want) {
 		v, keep := want[name]
-		if keep && !isOverlay(name) {
+		if keep && !xattr.Bookkeeping(name) {
 			err = unix.Fsetxattr(fd, name, v, 0)
 		} else if _, had := have[name]; had && name != overlayPrefix+"uuid" {
 			err = unix.Fremovexattr(fd, name)
 		}
-		if err != nil {
+		// What belongs to the host's filesystem alone, the upper's may not know.
+		if err != nil && (xattr.Plannable(name) || !errors.Is(err, unix.EOPNOTSUPP)) {
 			return fmt.Errorf("set attribute %s: %w", name, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
 func (l *lab) paths(names ...string) []change.Path {
@@ -137,6 +138,58 @@ func TestRemoveAllLeavesAPristineView(t *testing.T) {
 	}
 }
 
+func TestRemoveOfEveryKind(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Tool("setfattr"), nstest.Tool("setfacl"))
+	for _, tt := range []struct{ name, host, view, reset, want string }{
+		{"one name of a file", "echo a > f", "ln f g; ln f h", "g", "modified f mode 0644 owner 0:0\nadded h = f\n"},
+		{"the name that was copied up", "echo a > f", "ln f g; ln f h", "f", "added g\nadded h = g\n"},
+		{"all names but the copied one", "echo a > f", "ln f g", "g", ""},
+		{"a name of a new file", "true", "echo a > f; ln f g", "f", "added g\n"},
+		{"a name of a file joined again", "echo a > f; ln f g", "echo b > f; ln -f f g", "f", "modified g\n"},
+		{"a fifo", "echo a > f", "rm f; mkfifo f; mkfifo p", "f", "added p|\n"},
+		{"a directory of which only attributes differ", "mkdir d; echo a > d/f", "setfattr -n user.k -v v d; setfacl -d -m u:7:r d", "d", ""},
+		{"below one, which stays", "mkdir d; echo a > d/f", "setfattr -n user.k -v v d; echo b > d/f", "d/f", "modified d mode 0755 owner 0:0 +user.k\n"},
+		{"of an opaque directory, an old name", "mkdir d; echo a > d/f; echo b > d/g", "rm -r d; mkdir d; echo n > d/n", "d/f", "deleted d/g\nadded d/n\n"},
+		{"of an opaque directory, a new name", "mkdir d; echo a > d/f", "rm -r d; mkdir d; echo n > d/n; echo m > d/m", "d/n", "deleted d/f\nadded d/m\n"},
+		{
+			"what comes back has its attributes", "mkdir -p d/e; setfattr -n user.k -v v d/e; setfacl -d -m u:7:r d; echo a > d/e/f; echo b > d/e/g",
+			"rm -r d", "d/e/f", "deleted d/e/g\n",
+		},
+		{"strange names", "true", `printf x > "$(printf 'a\nb')"; printf x > ./-n; printf x > 'trail '`, "a\nb", "added -n\nadded trail \n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t, tt.host)
+			l.inView(tt.view)
+			l.record()
+			l.unmount()
+			must(t, Remove(l.env, l.paths(tt.reset)))
+			l.mount()
+			l.want(tt.want)
+		})
+	}
+}
+
+// The names of one file share the mark of what it was copied from. As long as
+// one of them stands where that was, the host's name is not shown beside them.
+func TestRemoveKeepsTheMarkOfAFileInPlace(t *testing.T) {
+	l := newLab(t, "echo host > f; echo x > other")
+	l.inView("ln f g; echo y > other")
+	l.record()
+	l.unmount()
+	must(t, Remove(l.env, l.paths("other")))
+	if _, err := unix.Lgetxattr(l.env+"/layers/root/upper/f", originAttr, nil); err != nil {
+		t.Errorf("the mark is gone: %v", err)
+	}
+	l.mount()
+	l.inView("echo edited > g; [ \"$(cat f)\" = edited ]; [ $(stat -c %h f) = 2 ]")
+
+	l.unmount()
+	must(t, Remove(l.env, l.paths("f")))
+	l.mount()
+	l.inView("[ \"$(cat f)\" = host ]; [ \"$(cat g)\" = edited ]; echo again > f; [ \"$(cat g)\" = edited ]")
+	l.want("modified f\nadded g\n")
+}
+
 // A mount below the upper, or a directory handed in by a symlink, must survive.
 func TestRemoveStaysInTheLayer(t *testing.T) {
 	l := newLab(t, "mkdir a")
@@ -151,54 +204,6 @@ func TestRemoveStaysInTheLayer(t *testing.T) {
 	if _, err := os.Stat(outside + "/precious"); err != nil {
 		t.Errorf("what lies outside is lost: %v", err)
 	}
-}
-
-func TestSettle(t *testing.T) {
-	for _, tt := range []struct{ name, host, view, apply, want, upper string }{
-		{"modified and added files", "mkdir a; echo x > a/f", "echo y > a/f; echo n > a/n", "echo y > a/f; echo n > a/n", "", ""},
-		{"a deleted directory", "mkdir a; echo x > a/f", "rm -r a", "rm -r a", "", ""},
-		{"an opaque directory", "mkdir a; echo x > a/f", "rm -r a; mkdir a; echo n > a/n", "rm a/f; echo n > a/n", "", ""},
-		{
-			"a new directory keeps what was not applied", "true", "mkdir a; echo n > a/n; echo p > a/x.pid", "mkdir a; echo n > a/n",
-			"ephemeral added a/x.pid\n", "a a/x.pid",
-		},
-		{
-			"an opaque directory keeps a deletion that was not applied", "mkdir a; echo x > a/f; echo p > a/x.pid",
-			"rm -r a; mkdir a; echo n > a/n", "rm a/f; echo n > a/n", "ephemeral deleted a/x.pid\n", "a a/x.pid",
-		},
-		{"a directory's mode", "mkdir a; echo p > a/x.pid", "chmod 700 a; echo q > a/x.pid", "chmod 700 a", "ephemeral modified a/x.pid\n", "a a/x.pid"},
-		{"a file in a directory's place", "mkdir a; echo x > a/f", "rm -r a; echo y > a", "rm -r a; echo y > a", "", ""},
-		{"a directory in a file's place", "echo y > a", "rm a; mkdir a; echo x > a/f", "rm a; mkdir a; echo x > a/f", "", ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := newLab(t, tt.host)
-			l.inView(tt.view)
-			var applied []change.Path
-			for _, c := range l.diff().Changes {
-				applied = append(applied, c.Path)
-			}
-			l.unmount()
-			l.onHost(tt.apply)
-			must(t, Settle(l.env, applied))
-			if got := l.upperText(); got != tt.upper {
-				t.Errorf("upper holds %q, want %q", got, tt.upper)
-			}
-			l.mount()
-			l.want(tt.want)
-		})
-	}
-}
-
-func TestSettledDirectoryMayBeChangedAgain(t *testing.T) {
-	l := newLab(t, "mkdir a; echo p > a/x.pid")
-	l.inView("chmod 700 a; echo q > a/x.pid")
-	l.want("modified a mode 0700 owner 0:0\nephemeral modified a/x.pid\n")
-	l.unmount()
-	l.onHost("chmod 700 a")
-	must(t, Settle(l.env, l.paths("a")))
-	l.mount()
-	l.inView("chmod 750 a")
-	l.want("modified a mode 0750 owner 0:0\nephemeral modified a/x.pid\n")
 }
 
 func TestOpen(t *testing.T) {
