@@ -106,6 +106,11 @@ func (w *Workflow) settle(ctx context.Context, p *place, t *txn.Txn, f guards.Fa
 	if err != nil {
 		return nil, err
 	}
+	// What ran since it was committed began a new cycle, which is not the
+	// transaction's any more.
+	if *p, err = w.fold(ctx, *p); err != nil {
+		return nil, err
+	}
 	// A trial is the business of its own transaction alone: an older one that is
 	// settled meanwhile must not open its gate.
 	status, trial, own := t.Status(), p.env.State == states.Trial, row.Cycle == p.env.Cycle
