@@ -106,7 +106,9 @@ func settledOrigin(p change.Path, lower int, gone bool) (origin, error) {
 	return origin{Path: p, Old: e, Certain: true}, err
 }
 
-// replace writes what is known of settled paths from now on.
+// replace writes what is known of settled paths from now on. What one of them hid
+// of the host's is gone from there; should it come back, as it does with a
+// rollback, nobody deletes it any more.
 func replace(dir string, known []origin) error {
 	l, err := openOrigins(dir)
 	if err != nil {
@@ -114,6 +116,9 @@ func replace(dir string, known []origin) error {
 	}
 	for _, o := range known {
 		l.add(o)
+		if l.cover[o.Path] {
+			l.add(origin{Path: o.Path, Mark: uncovers})
+		}
 	}
 	return errors.Join(l.flush(), l.close())
 }

@@ -77,3 +77,21 @@ func TestSettledDirectoryMayBeChangedAgain(t *testing.T) {
 	l.inView("chmod 750 a")
 	l.want("modified a mode 0750 owner 0:0\nephemeral modified a/x.pid\n")
 }
+
+// A rollback brings back what a commit deleted, and the view may delete it again.
+func TestSettledDeletionMayBeMadeAgain(t *testing.T) {
+	const made = "mkdir -p a/b; echo x > a/b/f"
+	l := newLab(t, made)
+	deleted := "deleted a\ndeleted a/b\ndeleted a/b/f\n"
+	for _, again := range []string{"rm -r a", "rm -r a; mkdir a; rmdir a"} {
+		l.inView(again)
+		l.want(deleted)
+		l.unmount()
+		l.onHost("rm -r a")
+		must(t, Settle(l.env, l.paths("a", "a/b", "a/b/f")))
+		l.onHost(made)
+		l.mount()
+	}
+	l.inView("rm -r a; mkdir a")
+	l.want("deleted a/b\ndeleted a/b/f\n")
+}
