@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/netsandbox/netsandbox/workflow/execlog"
@@ -11,8 +12,12 @@ import (
 // is in the way.
 func (w *Workflow) lock(p place, how execlog.Mode) (unlock func(), err error) {
 	l, err := execlog.EnvLock(p.spec.Dir, how, false)
+	if busy, ok := errors.AsType[*execlog.BusyError](err); ok {
+		err = fmt.Errorf("%s: %w%s", p.env.Name, ErrBusy, busy.By())
+		return nil, hint(err, "netsandbox status %s", p.env.Name)
+	}
 	if err != nil {
-		return nil, hint(fmt.Errorf("%w: %s: %w", ErrBusy, p.env.Name, err), "netsandbox status %s", p.env.Name)
+		return nil, fmt.Errorf("%s: %w", p.env.Name, err)
 	}
 	return func() { _ = l.Close() }, nil
 }

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/netsandbox/netsandbox/workflow/journal"
+	"github.com/netsandbox/netsandbox/workflow/statedir"
 )
 
 // Places in the state directory. An environment's own directory belongs to its
@@ -40,45 +40,20 @@ func prepareStateDir(dir string) error {
 	return nil
 }
 
-// trustStateDir checks an existing state directory and every parent of it.
+// trustStateDir checks an existing state directory and says the way out.
 func trustStateDir(dir string) error {
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return fmt.Errorf("resolve state directory: %w", err)
-	}
-	uid := uint32(os.Geteuid())
-	st, err := lstat(real)
-	if err != nil {
+	real, err := statedir.Trust(dir)
+	var bad *statedir.Error
+	if !errors.As(err, &bad) {
 		return err
 	}
-	if st.Uid != uid {
-		return hint(fmt.Errorf("state directory %s is owned by uid %d, not by uid %d", dir, st.Uid, uid), "%s", ownDir)
+	switch {
+	case bad.What == statedir.Below:
+		return hint(err, "netsandbox --state-dir DIR below directories of root")
+	case bad.What == statedir.Open && ours(real):
+		return hint(err, "chmod 700 %s", dir)
 	}
-	if st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
-		return hint(fmt.Errorf("state directory %s is not a directory", dir), "%s", ownDir)
-	}
-	if st.Mode&0o077 != 0 {
-		fix := ownDir
-		if ours(real) {
-			fix = "chmod 700 " + dir
-		}
-		return hint(fmt.Errorf("state directory %s has mode %04o; it holds copies of credentials", dir, st.Mode&0o7777), "%s", fix)
-	}
-	for p := filepath.Dir(real); ; p = filepath.Dir(p) {
-		st, err := lstat(p)
-		if err != nil {
-			return err
-		}
-		// In a sticky directory nobody but the owner can rename our entry.
-		writable := st.Mode&0o022 != 0 && st.Mode&syscall.S_ISVTX == 0
-		if st.Uid != 0 && st.Uid != uid || writable {
-			return hint(fmt.Errorf("state directory %s lies below %s, which others can write to", dir, p),
-				"netsandbox --state-dir DIR below directories of root")
-		}
-		if p == filepath.Dir(p) {
-			return nil
-		}
-	}
+	return hint(err, "%s", ownDir)
 }
 
 // ownDir is the way out for a path that is no state directory.
@@ -92,16 +67,4 @@ func ours(dir string) bool {
 	}
 	list, err := os.ReadDir(dir)
 	return err == nil && len(list) == 0
-}
-
-func lstat(path string) (*syscall.Stat_t, error) {
-	fi, err := os.Lstat(path)
-	if err != nil {
-		return nil, fmt.Errorf("inspect state directory: %w", err)
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil, fmt.Errorf("inspect state directory: %w", errors.ErrUnsupported)
-	}
-	return st, nil
 }

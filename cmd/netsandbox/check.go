@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,13 +35,23 @@ func newCheckCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// verdict is the error of a check whose answer is no. The document has said why.
+// verdict is the error of a check whose answer is no. The document has said why,
+// at length; this names who it was.
 func verdict(doc report.Check) error {
 	if doc.OK {
 		return nil
 	}
+	var names []string
+	for _, c := range doc.Circuits {
+		if c.Required && !c.Result.Holds() {
+			names = append(names, "circuit "+c.Label+" is "+strings.ToLower(string(c.Result)))
+		}
+	}
 	err := &workflow.HintError{Err: fmt.Errorf("%s: not every required circuit holds: %w", doc.Name, errBlocked)}
 	for _, r := range doc.Refusals {
+		if len(names) > 0 {
+			r.Subjects = names
+		}
 		err.Err = fmt.Errorf("%s: %w: %s", doc.Name, errBlocked, r)
 		if err.Hint = r.Fix; err.Hint != "" {
 			break

@@ -30,14 +30,34 @@ func openEnv(dir string) (*envDir, error) {
 // Close releases the directory.
 func (e *envDir) Close() error { return e.root.Close() }
 
-// open opens one file of the directory by its name.
+// open opens one file of the directory by its name. Anything but a regular file
+// is refused, and none is waited for: a FIFO would be until it is written to.
 func (e *envDir) open(name string, flags int) (*os.File, error) {
-	fd, err := unix.Openat(int(e.root.Fd()), name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
+	fail := func(err error) (*os.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: e.path + "/" + name, Err: err}
+	}
+	fd, err := unix.Openat(int(e.root.Fd()), name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ELOOP) { // a FIFO that nobody reads, a link
+		return fail(errIrregular)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errIrregular
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, false) // or the runtime makes a poller for it
+	}
+	if err != nil {
+		unix.Close(fd)
+		return fail(err)
 	}
 	return os.NewFile(uintptr(fd), e.path+"/"+name), nil
 }
+
+var errIrregular = errors.New("not a regular file")
 
 // present fails with [ErrGone] unless the directory still stands under its name.
 func (e *envDir) present() error {

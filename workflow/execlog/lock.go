@@ -43,10 +43,7 @@ func EnvLock(dir string, how Mode, wait bool) (*Lock, error) {
 	err = flock(f, flags)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		err = ErrBusy
-		if who := holders(f); who != "" {
-			err = fmt.Errorf("%w: %s", ErrBusy, who)
-		}
+		err = &BusyError{Who: holders(f)}
 	case err == nil:
 		err = e.present()
 	default:

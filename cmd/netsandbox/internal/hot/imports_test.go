@@ -21,6 +21,7 @@ var light = map[string]bool{
 	"github.com/netsandbox/netsandbox/cmd/netsandbox/internal/hot":      true,
 	"github.com/netsandbox/netsandbox/workflow/clock":                   true,
 	"github.com/netsandbox/netsandbox/workflow/execlog":                 true,
+	"github.com/netsandbox/netsandbox/workflow/statedir":                true,
 	"golang.org/x/sys/unix":                                             true,
 	"golang.org/x/term":                                                 true,
 }

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/workflow/statedir"
 )
 
 var errOwnedByRoot = errors.New("owned by root; use sudo")
@@ -32,7 +32,7 @@ func load(r Request) (spec backends.Spec, err error) {
 		return spec, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	dir := filepath.Join(root, "envs", r.Name)
-	f, err := os.OpenFile(filepath.Join(dir, "spec.json"), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := statedir.OpenFile(filepath.Join(dir, "spec.json"), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return spec, missing(r.Name)
 	}
@@ -59,24 +59,15 @@ func same(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(fa, fb)
 }
 
-// ours refuses a state directory that others can write: what is in it decides
-// what root runs.
+// ours refuses a state directory that somebody else could write or put another
+// one in the place of: what is in it decides what root runs.
 func ours(dir string) error {
-	fi, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	switch uid := uint32(os.Geteuid()); {
-	case st.Uid == uid && fi.Mode().Perm()&0o077 == 0:
-		return nil
-	case st.Uid == 0 && uid != 0:
+	_, err := statedir.Trust(dir)
+	var bad *statedir.Error
+	if errors.As(err, &bad) && bad.What == statedir.NotOurs && bad.UID == 0 {
 		return errOwnedByRoot
 	}
-	return fmt.Errorf("state directory %s is not private to uid %d", change.Escape(dir), os.Geteuid())
+	return err
 }
 
 // missing says that there is no such environment, or, to somebody who could not

@@ -75,7 +75,7 @@ func (b *page) history(ts []report.Transaction) {
 	}
 	rows := make([][]string, len(ts))
 	for i, t := range ts {
-		rows[i] = []string{t.ID, t.Env, t.Status, instant(t.Begun), paths(t.Paths), t.Reason}
+		rows[i] = []string{t.ID, t.Env, t.Status, instant(t.Begun), paths(t.Paths), short(t.Reason)}
 	}
 	b.table("TRANSACTION ENVIRONMENT STATUS BEGUN PATHS REASON", rows)
 }
@@ -86,9 +86,9 @@ func paths(ps []change.Path) string {
 	case 0:
 		return ""
 	case 1:
-		return ps[0].String()
+		return short(ps[0].String())
 	default:
-		return fmt.Sprintf("%s and %d more", ps[0], len(ps)-1)
+		return fmt.Sprintf("%s and %d more", short(ps[0].String()), len(ps)-1)
 	}
 }
 

@@ -39,7 +39,7 @@ func (b *page) circuitTable(cs []report.Circuit) {
 		if !c.Required {
 			required = "optional"
 		}
-		rows[i] = []string{c.ID, c.Label, string(c.Kind), required, exercise(c), c.Baseline, string(c.Result), age(c.AgeS), c.Reason}
+		rows[i] = []string{c.ID, c.Label, string(c.Kind), required, short(exercise(c)), short(c.Baseline), string(c.Result), age(c.AgeS), short(c.Reason)}
 	}
 	b.table("ID CIRCUIT KIND POLICY PROBE BASELINE CANDIDATE AGE REASON", rows)
 }

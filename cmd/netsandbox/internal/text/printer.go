@@ -136,6 +136,21 @@ func (b *page) table(head string, rows [][]string) {
 	}
 }
 
+// wide is how many runes a column of free text takes at most. A table is for
+// looking over; whole texts are in the lines below it, in inspect and in --json.
+const wide = 48
+
+// short cuts a text for a table, in its middle where both ends say something: a
+// path by its file, a probe by its address.
+func short(s string) string {
+	r := []rune(oneLine(s))
+	if len(r) <= wide {
+		return string(r)
+	}
+	head := wide * 2 / 3
+	return string(r[:head]) + "…" + string(r[len(r)-(wide-head-1):])
+}
+
 // list writes a titled list; nothing without items.
 func (b *page) list(title string, items []string) {
 	if len(items) == 0 {
