@@ -15,10 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 )
 
 // archiveName is the second copy of the originals: a tar file, because one long
@@ -66,74 +65,142 @@ func newArchive(dir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, archiveName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
+// archiver writes the originals of one transaction.
+type archiver struct {
+	*tree
+	w     *tar.Writer
+	raw   *bufio.Writer                   // what w writes to
+	names map[change.Identity]change.Path // of originals that have several
+}
+
 func (t *tree) archiveAll(ctx context.Context, f *os.File, steps []backends.Step) error {
-	buffer := bufio.NewWriterSize(f, 256<<10)
-	w := tar.NewWriter(buffer)
-	for _, s := range byPath(steps) {
+	raw := bufio.NewWriterSize(f, 256<<10)
+	a := &archiver{t, tar.NewWriter(raw), raw, map[change.Identity]change.Path{}}
+	for _, s := range unpacking(steps) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if s.Change.Old == nil || actOf(s.Change) == actInPlace {
 			continue
 		}
-		if err := t.archive(w, s); err != nil {
+		if err := a.add(s); err != nil {
 			return fmt.Errorf("archive %s: %w", s.Change.Path, err)
 		}
 	}
-	return errors.Join(w.Close(), buffer.Flush())
+	return errors.Join(a.w.Close(), raw.Flush())
 }
 
-// byPath sorts steps so that a directory comes before what is in it.
-func byPath(steps []backends.Step) []backends.Step {
+// unpacking sorts steps as an archive has them: all directories, each before
+// what is in it, then everything else, so that a file that is to have several
+// names can be unpacked under any of them.
+func unpacking(steps []backends.Step) []backends.Step {
 	sorted := slices.Clone(steps)
+	rank := func(s backends.Step) int {
+		if s.Change.Old != nil && s.Change.Old.Type == change.Directory {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(sorted, func(a, b backends.Step) int {
+		if c := rank(a) - rank(b); c != 0 {
+			return c
+		}
 		return strings.Compare(string(a.Change.Path), string(b.Change.Path))
 	})
 	return sorted
 }
 
-func (t *tree) archive(w *tar.Writer, s backends.Step) error {
-	dir, base, err := t.parent(s.Change.Path)
+func (a *archiver) add(s backends.Step) error {
+	dir, base, err := a.parent(s.Change.Path)
 	if err != nil {
 		return err
 	}
-	xattrs, err := source{dir, base, true}.xattrs()
+	hdr, err := header(s, dir, base)
 	if err != nil {
 		return err
+	}
+	old := s.Change.Old
+	switch old.Type {
+	case change.Directory:
+		hdr.Typeflag = tar.TypeDir
+		hdr.Name += "/"
+	case change.Symlink:
+		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, string(old.Target)
+	case change.Fifo:
+		hdr.Typeflag = tar.TypeFifo
+	default:
+		if first, again := a.again(s); again {
+			hdr.Typeflag, hdr.Linkname = tar.TypeLink, archived(first)
+			break
+		}
+		return a.addFile(hdr, dir, base, old)
+	}
+	return a.w.WriteHeader(hdr)
+}
+
+// again returns the path under which the same original is in the archive already.
+func (a *archiver) again(s backends.Step) (change.Path, bool) {
+	id, ok := group(s)
+	if !ok {
+		return "", false
+	}
+	first, again := a.names[id]
+	if !again {
+		a.names[id] = s.Change.Path
+	}
+	return first, again
+}
+
+// group identifies an original that has several names.
+func group(s backends.Step) (change.Identity, bool) {
+	old := s.Change.Old
+	if old == nil || old.Type != change.Regular || old.Links < 2 || old.ID == nil {
+		return change.Identity{}, false
+	}
+	return change.Identity{Dev: old.ID.Dev, Ino: old.ID.Ino}, true
+}
+
+// header is what all types of objects have.
+func header(s backends.Step, dir int, base string) (*tar.Header, error) {
+	all, err := xattr.All(dir, base)
+	if err != nil {
+		return nil, err
 	}
 	old := s.Change.Old
 	hdr := &tar.Header{
 		Name: archived(s.Change.Path), Mode: int64(old.Mode), Uid: int(old.UID), Gid: int(old.GID),
 		ModTime: time.Unix(0, old.MTime), Format: tar.FormatPAX, PAXRecords: map[string]string{},
 	}
-	for k, v := range xattrs {
-		hdr.PAXRecords[xattrKey+k] = string(v)
+	for k, v := range all {
+		if xattr.Plannable(k) || heritable(k) {
+			hdr.PAXRecords[xattrKey+encodeKey.Replace(k)] = string(v)
+		}
 	}
-	switch old.Type {
-	case change.Directory:
-		hdr.Typeflag = tar.TypeDir
-		hdr.Name += "/"
-		return w.WriteHeader(hdr)
-	case change.Symlink:
-		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, string(old.Target)
-		return w.WriteHeader(hdr)
-	}
-	hdr.Typeflag, hdr.Size = tar.TypeReg, old.Size
-	if err := w.WriteHeader(hdr); err != nil {
-		return err
-	}
-	return t.archiveContent(w, dir, base, old)
+	return hdr, nil
 }
 
-func (t *tree) archiveContent(w io.Writer, dir int, base string, old *change.Entry) error {
+// GNU tar's way with what a keyword cannot hold.
+var (
+	encodeKey = strings.NewReplacer("%", "%25", "=", "%3D")
+	decodeKey = strings.NewReplacer("%3D", "=", "%25", "%")
+)
+
+func (a *archiver) addFile(hdr *tar.Header, dir int, base string, old *change.Entry) error {
 	fd, err := openFile(dir, base)
 	if err != nil {
 		return os.NewSyscallError("openat2", err)
 	}
 	src := os.NewFile(uintptr(fd), base)
 	defer src.Close()
+	hdr.Typeflag, hdr.Size = tar.TypeReg, old.Size
+	if old.Sparse {
+		return a.addSparse(hdr, src, old)
+	}
+	if err := a.w.WriteHeader(hdr); err != nil {
+		return err
+	}
 	h := sha256.New()
-	n, err := io.CopyBuffer(io.MultiWriter(w, h), struct{ io.Reader }{src}, t.buf)
+	n, err := io.CopyBuffer(io.MultiWriter(a.w, h), struct{ io.Reader }{src}, a.buf)
 	if errors.Is(err, tar.ErrWriteTooLong) || err == nil && (n != old.Size || hex.EncodeToString(h.Sum(nil)) != old.SHA256) {
 		return backends.ErrHostChanged
 	}
@@ -149,37 +216,4 @@ func syncDir(dir string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// isMissing reports a step whose target is ours, or empty, while the original is
-// no longer in its slot.
-func (u *undoer) isMissing(s backends.Step) (bool, error) {
-	if s.Change.Old == nil || s.Place.Within != "" || actOf(s.Change) == actInPlace {
-		return false, nil
-	}
-	if s.Change.New != nil && s.Place.Staged == nil {
-		return false, nil
-	}
-	p, err := u.look(s)
-	if err != nil || p.lost != "" || p.slot != nil {
-		return false, err
-	}
-	if s.Change.New == nil {
-		return p.at == nil, nil
-	}
-	return p.at.is(s.Place.Staged, p.dev), nil
-}
-
-// ensurePlace makes a hidden directory unless it is there.
-func (t *tree) ensurePlace(d change.Path) error {
-	up, base, err := t.parent(d)
-	if err != nil {
-		return err
-	}
-	return quietly(up, func() error {
-		if err := unix.Mkdirat(up, base, placeMode()); err != nil && err != unix.EEXIST {
-			return &os.PathError{Op: "mkdir", Path: d.String(), Err: err}
-		}
-		return nil
-	})
 }

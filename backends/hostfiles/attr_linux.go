@@ -4,141 +4,149 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 )
 
-const label = "security.selinux"
-
-// source is where a new object's extended attributes come from.
-type source struct {
-	dir  int
-	name string
-	all  bool // an object of the same type stands there; else only the label is taken
+// attr is one extended attribute that an object is to get.
+type attr struct {
+	name  string
+	value []byte
+	must  bool // the plan's; else inherited where the filesystem lets us
 }
 
-// path names the source for calls that know no directory descriptors. The last
-// element is not followed by the l*xattr family, those before it are ours.
-func (s source) path() string {
-	p := fmt.Sprintf("/proc/self/fd/%d", s.dir)
-	if s.name != "" {
-		p += "/" + s.name
+// attrs lists what a new object gets, in the order in which it is set.
+func attrs(planned, inherited map[string][]byte) []attr {
+	if len(planned)+len(inherited) == 0 {
+		return nil
 	}
-	return p
+	list := make([]attr, 0, len(planned)+len(inherited))
+	for k, v := range inherited {
+		list = append(list, attr{k, v, false})
+	}
+	for k, v := range planned {
+		list = append(list, attr{k, v, true})
+	}
+	slices.SortFunc(list, func(a, b attr) int {
+		if c := turn(a.name) - turn(b.name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return list
 }
 
-// xattrs reads what a replacement has to keep: everything for an object of the
-// same type, because a plan holds only changes whose attributes equal the
-// host's; the security label of the directory for a new one, which is what the
-// kernel gives where no policy rule says otherwise.
-func (s source) xattrs() (map[string][]byte, error) {
-	if !s.all {
-		v, err := getxattr(s.path(), label)
-		if err != nil || v == nil {
-			return nil, err
-		}
-		return map[string][]byte{label: v}, nil
-	}
-	list, err := sized(func(b []byte) (int, error) { return unix.Llistxattr(s.path(), b) })
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	m := map[string][]byte{}
-	for k := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
-		if !portable(k) {
-			continue
-		}
-		v, err := getxattr(s.path(), k)
-		if err != nil {
-			return nil, err
-		}
-		if v != nil {
-			m[k] = v
-		}
-	}
-	return m, nil
-}
-
-// portable leaves out signatures over the old content and bookkeeping of overlay.
-func portable(name string) bool {
+// turn puts ACLs first, because they say what the mode is, and the capability
+// last, because chown(2) and some writes of attributes clear it.
+func turn(name string) int {
 	switch name {
-	case "security.ima", "security.evm":
-		return false
+	case xattr.ACL:
+		return 0
+	case xattr.DefaultACL:
+		return 1
+	case xattr.Capability:
+		return 3
 	}
-	return !strings.HasPrefix(name, "trusted.overlay.") && !strings.HasPrefix(name, "user.overlay.")
+	return 2
 }
 
-// getxattr returns nil without error where there is no such attribute.
-func getxattr(path, name string) ([]byte, error) {
-	v, err := sized(func(b []byte) (int, error) { return unix.Lgetxattr(path, name, b) })
-	if errors.Is(err, unix.ENODATA) {
-		return nil, nil
-	}
-	return v, err // an attribute without a value is empty, not nil
-}
-
-// sized reads an attribute call's answer of unknown length; none where the
-// filesystem has no attributes.
-func sized(read func([]byte) (int, error)) ([]byte, error) {
-	b := make([]byte, 256)
-	for {
-		n, err := read(b)
-		switch {
-		case err == unix.ERANGE:
-			b = make([]byte, 64<<10) // XATTR_SIZE_MAX and XATTR_LIST_MAX
-		case err == unix.ENOTSUP:
-			return nil, nil
-		case err != nil:
-			return nil, os.NewSyscallError("getxattr", err)
-		default:
-			return b[:n], nil
+// done judges the error of setting one attribute. What a new object only
+// inherits it may lack where policy or the filesystem refuses it, never for want
+// of space.
+func (a attr) done(err error) error {
+	switch err {
+	case nil:
+		return nil
+	case unix.EPERM, unix.EACCES, unix.ENOTSUP, unix.EINVAL:
+		if !a.must {
+			return nil
 		}
 	}
+	return fmt.Errorf("set attribute %s: %w", change.Escape(a.name), err)
 }
 
-// attribute gives an open file or directory its metadata. The order is the
-// kernel's doing: chown clears setuid bits and capabilities, an access ACL owns
-// the group bits of the mode, and everything before the time changes it.
-func attribute(fd int, e *change.Entry, xattrs map[string][]byte) error {
-	if err := unix.Fchown(fd, int(e.UID), int(e.GID)); err != nil {
-		return os.NewSyscallError("fchown", err)
+// dress gives an open file or directory that we made its metadata. The order is
+// the kernel's doing: chown clears setuid bits and capabilities, an access ACL
+// owns the group bits of the mode, and everything before the time changes it.
+func dress(fd int, e *change.Entry, inherited map[string][]byte) error {
+	if err := own(fd, e); err != nil {
+		return err
 	}
-	for k, v := range xattrs {
-		if err := unix.Fsetxattr(fd, k, v, 0); err != nil && !optional(k, err) {
-			return fmt.Errorf("set %s: %w", k, err)
+	for _, a := range attrs(e.Xattrs, inherited) {
+		if err := a.done(unix.Fsetxattr(fd, a.name, a.value, 0)); err != nil {
+			return err
 		}
-	}
-	if err := unix.Fchmod(fd, e.Mode); err != nil {
-		return os.NewSyscallError("fchmod", err)
 	}
 	return setTime(fd, "", e.MTime)
 }
 
-// attributeLink gives a symlink its owner, label and time; its mode means nothing.
-func attributeLink(dir int, name string, e *change.Entry, xattrs map[string][]byte) error {
+// own sets owner and mode of an open file or directory.
+func own(fd int, e *change.Entry) error {
+	if err := unix.Fchown(fd, int(e.UID), int(e.GID)); err != nil {
+		return os.NewSyscallError("fchown", err)
+	}
+	if err := unix.Fchmod(fd, e.Mode); err != nil {
+		return os.NewSyscallError("fchmod", err)
+	}
+	return nil
+}
+
+// dressAt is dress for what cannot be opened without meaning: a symlink, whose
+// mode says nothing, and a fifo. Both are in a directory of ours.
+func dressAt(dir int, name string, e *change.Entry, inherited map[string][]byte) error {
 	if err := unix.Fchownat(dir, name, int(e.UID), int(e.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return os.NewSyscallError("fchownat", err)
 	}
-	for k, v := range xattrs {
-		at := source{dir: dir, name: name}.path()
-		if err := unix.Lsetxattr(at, k, v, 0); err != nil && !optional(k, err) {
-			return fmt.Errorf("set %s: %w", k, err)
+	if e.Type != change.Symlink {
+		if err := unix.Fchmodat(dir, name, e.Mode, 0); err != nil {
+			return os.NewSyscallError("fchmodat", err)
+		}
+	}
+	for _, a := range attrs(e.Xattrs, inherited) {
+		if err := a.done(unix.Lsetxattr(xattr.Path(dir, name), a.name, a.value, 0)); err != nil {
+			return err
 		}
 	}
 	return setTime(dir, name, e.MTime)
 }
 
-// optional reports an attribute that we copy where we can: a label is set by
-// policy when we may not, the others need root.
-func optional(name string, err error) bool {
-	switch err {
-	case unix.EPERM, unix.ENOTSUP, unix.EACCES:
-		return name == label || os.Geteuid() != 0
+// inherited returns what a new object has of the one of the same type that it
+// replaces and no plan carries: its label, and what one filesystem means by an
+// attribute of its own. Signatures over the old content are not among it.
+func inherited(dir int, name string) (map[string][]byte, error) {
+	all, err := xattr.All(dir, name)
+	for k := range all {
+		if !heritable(k) {
+			delete(all, k)
+		}
 	}
-	return false
+	return all, err
+}
+
+func heritable(name string) bool {
+	switch name {
+	case "security.ima", "security.evm":
+		return false
+	}
+	return !xattr.Plannable(name) && !strings.HasPrefix(name, "trusted.overlay.")
+}
+
+// labels are the attributes by which a security module knows an object. A new
+// one gets its directory's, which is what the kernel gives where no rule of a
+// policy says otherwise.
+func labels(dir int) (map[string][]byte, error) {
+	all, err := xattr.All(dir, "")
+	for k := range all {
+		if k != xattr.SELinux && k != "security.SMACK64" {
+			delete(all, k)
+		}
+	}
+	return all, err
 }
 
 // setTime sets the modification time, in nanoseconds; 0 leaves it. The access
@@ -156,4 +164,14 @@ func setTime(dir int, name string, mtime int64) error {
 		return os.NewSyscallError("utimensat", err)
 	}
 	return nil
+}
+
+// plain takes a default ACL away from a directory of ours: nothing that is made
+// in it shall get one that no plan says.
+func plain(dir int, name string) error {
+	err := unix.Lremovexattr(xattr.Path(dir, name), xattr.DefaultACL)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return os.NewSyscallError("removexattr", err)
 }

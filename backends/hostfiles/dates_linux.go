@@ -128,8 +128,7 @@ func (u *undoer) undone() (int, error) {
 
 func (u *undoer) done(s backends.Step) (bool, error) {
 	if actOf(s.Change) == actInPlace {
-		n, err := u.dirNode(s.Change.Path)
-		return n != nil && between(n, s.Change.New, s.Change.New), err
+		return u.doneInPlace(s)
 	}
 	p, err := u.look(s)
 	if err != nil {

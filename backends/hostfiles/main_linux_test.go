@@ -19,6 +19,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -128,6 +129,17 @@ func (f *fixture) manifest() string {
 		b.WriteByte('\n')
 	})
 	return b.String()
+}
+
+// xattrs returns all extended attributes of p itself.
+func (f *fixture) xattrs(p string) map[string][]byte {
+	f.t.Helper()
+	fd, err := unix.Open(filepath.Dir(f.path(p)), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	f.ok(err)
+	defer unix.Close(fd)
+	all, err := xattr.All(fd, filepath.Base(p))
+	f.ok(err)
+	return all
 }
 
 func (f *fixture) ok(err error) {

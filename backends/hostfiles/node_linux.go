@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 )
 
 // node is what statx(2) says of one object.
@@ -20,6 +22,7 @@ type node struct {
 	uid, gid uint32
 	nlink    uint64
 	size     int64
+	held     int64 // bytes allocated
 	mtime    int64
 	ctime    int64
 	dev, ino uint64
@@ -47,7 +50,7 @@ func stat(dir int, name string) (*node, error) {
 	}
 	n := &node{
 		fmt: uint32(s.Mode) & unix.S_IFMT, mode: uint32(s.Mode) & 0o7777,
-		uid: s.Uid, gid: s.Gid, nlink: uint64(s.Nlink), size: int64(s.Size),
+		uid: s.Uid, gid: s.Gid, nlink: uint64(s.Nlink), size: int64(s.Size), held: int64(s.Blocks) * 512,
 		mtime: nanos(s.Mtime), ctime: nanos(s.Ctime),
 		dev: unix.Mkdev(s.Dev_major, s.Dev_minor), ino: s.Ino,
 		attrs: s.Attributes, known: s.Attributes_mask,
@@ -94,52 +97,66 @@ func (n *node) kind() change.FileType {
 	case unix.S_IFLNK:
 		return change.Symlink
 	case unix.S_IFIFO:
-		return "fifo"
+		return change.Fifo
 	case unix.S_IFSOCK:
 		return "socket"
 	}
 	return "device"
 }
 
+// sparse reports a regular file that occupies less than its size.
+func (n *node) sparse() bool { return n.fmt == unix.S_IFREG && n.held < n.size }
+
 // entry describes name in dir in full. Where known has the same identity, size
-// and change time the content is taken from it unread.
+// and change time, content and attributes are taken from it unread. A fifo is
+// never opened: that would be news to whoever has the other end.
 func (t *tree) entry(dir int, name string, known *change.Entry) (*change.Entry, error) {
 	for range 3 {
 		n, err := stat(dir, name)
 		if err != nil {
 			return nil, err
 		}
-		e := &change.Entry{
-			Type: n.kind(), Mode: n.mode, UID: n.uid, GID: n.gid, MTime: n.mtime, ID: n.identity(),
+		e := n.entry()
+		if e.Type == change.Regular && unchanged(e, known) {
+			e.SHA256, e.Xattrs = known.SHA256, known.Xattrs
+			return e, nil
+		}
+		if e.Xattrs, err = xattr.Planned(dir, name); err != nil {
+			return nil, err
 		}
 		switch e.Type {
 		case change.Symlink:
 			target, err := readlink(dir, name)
-			if err != nil {
-				return nil, err
-			}
 			e.Target = change.Path(target)
-			return e, nil
+			return e, err
 		case change.Regular:
-			e.Size, e.Links = n.size, n.nlink
-			if unchanged(e, known) {
-				e.SHA256 = known.SHA256
-				return e, nil
-			}
-			after, sum, err := t.read(dir, name)
+			after, sum, err := t.read(dir, name, n)
 			if err != nil {
 				return nil, err
 			}
+			after.held = n.held // moves with write-back
 			if *after != *n || settle(n.ctime) {
 				continue // written, or exchanged, while it was read
 			}
 			e.SHA256 = sum
-			return e, nil
-		default:
-			return e, nil
 		}
+		return e, nil
 	}
 	return nil, fmt.Errorf("read %s: %w", change.Escape(name), errBusy)
+}
+
+// entry is what one look tells.
+func (n *node) entry() *change.Entry {
+	e := &change.Entry{
+		Type: n.kind(), Mode: n.mode, UID: n.uid, GID: n.gid, MTime: n.mtime, ID: n.identity(),
+	}
+	if e.Type == change.Regular {
+		e.Size, e.Links, e.Sparse = n.size, n.nlink, n.sparse()
+	}
+	if e.Sparse {
+		e.Allocated = n.held
+	}
+	return e
 }
 
 // tick is longer than the grain of file times, which is a timer tick (10 ms at
@@ -166,25 +183,41 @@ func unchanged(e, known *change.Entry) bool {
 		known.Size == e.Size && known.Type == e.Type
 }
 
-// read hashes a regular file and describes it as it was when reading ended.
-func (t *tree) read(dir int, name string) (*node, string, error) {
+// read hashes the regular file that was seen as n, and describes it as it was
+// when reading ended.
+func (t *tree) read(dir int, name string, seen *node) (*node, string, error) {
 	fd, err := openFile(dir, name)
 	if err != nil {
 		return nil, "", &os.PathError{Op: "open", Path: change.Escape(name), Err: err}
 	}
 	defer unix.Close(fd)
 	h := sha256.New()
+	if seen.sparse() {
+		err = hashHoled(h, fd, seen.size, t.buf)
+	} else {
+		err = hashAll(h, fd, t.buf)
+	}
+	if err != nil {
+		return nil, "", &os.PathError{Op: "read", Path: change.Escape(name), Err: err}
+	}
+	n, err := stat(fd, "")
+	if err != nil || seen.sparse() && n.size != seen.size {
+		return n, "", err // it has no hash that anybody knows
+	}
+	return n, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func hashAll(h hash.Hash, fd int, buf []byte) error {
 	for {
-		k, err := unix.Read(fd, t.buf)
+		k, err := unix.Read(fd, buf)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
-			return nil, "", &os.PathError{Op: "read", Path: change.Escape(name), Err: err}
+			return err
 		case k == 0:
-			n, err := stat(fd, "")
-			return n, hex.EncodeToString(h.Sum(nil)), err
+			return nil
 		default:
-			h.Write(t.buf[:k])
+			h.Write(buf[:k])
 		}
 	}
 }

@@ -40,8 +40,8 @@ func rank(c change.Change) int {
 		return 4
 	case c.New == nil:
 		return 3
-	case c.New.Type == change.Symlink:
-		return 2 // after the files it may point at
+	case c.New.Type == change.Symlink, c.New.Type == change.Fifo:
+		return 2 // a symlink after the files it may point at
 	case c.New.Type == change.Directory:
 		return 0
 	}

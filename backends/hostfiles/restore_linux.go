@@ -3,14 +3,10 @@ package hostfiles
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +24,9 @@ func (h *Host) Restore(ctx context.Context, steps []backends.Step, dir string) (
 	}
 	defer t.close()
 	steps = slices.Clone(steps)
-	r := &restorer{tree: t, steps: steps, missing: map[string]int{}, tops: tops(steps)}
+	r := &restorer{
+		tree: t, steps: steps, missing: map[string]int{}, tops: tops(steps), groups: map[change.Identity][]backends.Step{},
+	}
 	if err := r.search(); err != nil || len(r.missing) == 0 {
 		return steps, err
 	}
@@ -49,6 +47,7 @@ type restorer struct {
 	steps   []backends.Step
 	missing map[string]int // index of each step that lost its original, by Name
 	tops    map[string]change.Path
+	groups  map[change.Identity][]backends.Step // missing ones that were one file
 }
 
 func (r *restorer) search() error {
@@ -69,60 +68,23 @@ func (r *restorer) search() error {
 // whole original or nothing.
 func unfinished(name string) string { return "restoring-" + name }
 
-func (r *restorer) unpack(ctx context.Context, in *tar.Reader) error {
-	wanted := map[string]backends.Step{}
-	for _, s := range r.steps {
-		carrier := s.Place.Within
-		if carrier == "" {
-			carrier = s.Place.Name
-		}
-		i, miss := r.missing[carrier]
-		if !miss || s.Change.Old == nil {
-			continue
-		}
-		if s.Place.Within == "" {
-			if err := r.fresh(r.steps[i]); err != nil {
-				return err
-			}
-		}
-		wanted[archived(s.Change.Path)] = s
+// isMissing reports a step whose target is ours, or empty, while the original is
+// no longer in its slot.
+func (u *undoer) isMissing(s backends.Step) (bool, error) {
+	if s.Change.Old == nil || s.Place.Within != "" || actOf(s.Change) == actInPlace {
+		return false, nil
 	}
-	type dirTime struct {
-		step   backends.Step
-		xattrs map[string][]byte
+	if s.Change.New != nil && s.Place.Staged == nil {
+		return false, nil
 	}
-	var dirs []dirTime
-	for len(wanted) > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		hdr, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("%d originals are not in it: %w", len(wanted), fs.ErrNotExist)
-		}
-		if err != nil {
-			return err
-		}
-		name := strings.TrimSuffix(hdr.Name, "/")
-		s, ok := wanted[name]
-		if !ok {
-			continue
-		}
-		delete(wanted, name)
-		xattrs := xattrsOf(hdr)
-		if err := r.remake(s, xattrs, in); err != nil {
-			return fmt.Errorf("%s: %w", s.Change.Path, err)
-		}
-		if s.Change.Old.Type == change.Directory {
-			dirs = append(dirs, dirTime{s, xattrs})
-		}
+	p, err := u.look(s)
+	if err != nil || p.lost != "" || p.slot != nil {
+		return false, err
 	}
-	for _, d := range slices.Backward(dirs) {
-		if err := r.dress(d.step, d.xattrs); err != nil {
-			return fmt.Errorf("%s: %w", d.step.Change.Path, err)
-		}
+	if s.Change.New == nil {
+		return p.at == nil, nil
 	}
-	return nil
+	return p.at.is(s.Place.Staged, p.dev), nil
 }
 
 // fresh makes room for one original.
@@ -143,38 +105,6 @@ func (r *restorer) where(s backends.Step) (int, string, error) {
 		return hidden, unfinished(s.Place.Name), err
 	}
 	return hidden, unfinished(inside(s, r.tops[s.Place.Within])), err
-}
-
-// remake makes one original. The walk to a carried one's directory passes only
-// what was just made.
-func (r *restorer) remake(s backends.Step, xattrs map[string][]byte, content io.Reader) error {
-	hidden, at, err := r.where(s)
-	if err != nil {
-		return err
-	}
-	dir, base := hidden, at
-	if up, name := split(change.Path("/" + at)); up != "/" {
-		if dir, err = openBelow(hidden, string(up[1:]), unix.O_PATH|unix.O_DIRECTORY); err != nil {
-			return os.NewSyscallError("openat2", err)
-		}
-		defer unix.Close(dir)
-		base = name
-	}
-	_, err = create(dir, base, s.Change.Old, xattrs, content, r.buf)
-	return err
-}
-
-func (r *restorer) dress(s backends.Step, xattrs map[string][]byte) error {
-	hidden, at, err := r.where(s)
-	if err != nil {
-		return err
-	}
-	fd, err := openBelow(hidden, at, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return os.NewSyscallError("openat2", err)
-	}
-	defer unix.Close(fd)
-	return attribute(fd, s.Change.Old, xattrs)
 }
 
 // settle makes the originals durable and gives them their names.
@@ -201,14 +131,4 @@ func (r *restorer) settle() error {
 		s.Place.Original = n.identity()
 	}
 	return nil
-}
-
-func xattrsOf(hdr *tar.Header) map[string][]byte {
-	m := map[string][]byte{}
-	for k, v := range hdr.PAXRecords {
-		if name, ok := strings.CutPrefix(k, xattrKey); ok {
-			m[name] = []byte(v)
-		}
-	}
-	return m
 }

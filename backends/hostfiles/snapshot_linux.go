@@ -20,6 +20,9 @@ func (h *Host) Snapshot(ctx context.Context, txn string, cs []change.Change) ([]
 			return nil, fmt.Errorf("snapshot: %w", err)
 		}
 	}
+	for _, err := range checkNames(cs) {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
 	steps := arrange(cs)
 	if err := carry(steps); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -65,7 +68,7 @@ func check(c change.Change) error {
 			continue
 		}
 		switch e.Type {
-		case change.Regular, change.Directory, change.Symlink:
+		case change.Regular, change.Directory, change.Symlink, change.Fifo:
 		default:
 			return fmt.Errorf("change of %s: %w: file type %q", c.Path, errors.ErrUnsupported, e.Type)
 		}
@@ -87,6 +90,11 @@ func (t *tree) snapshot(s *backends.Step, txn string, places *anchors) error {
 	}
 	if now != nil {
 		c.Old, s.Place.Original = now, now.ID
+	}
+	if now != nil && now.Links > 1 {
+		if s.Place.Handle, err = t.handle(c.Path); err != nil {
+			return err
+		}
 	}
 	if s.Place.Name == "" { // in place
 		s.Place.DirBefore = now.MTime

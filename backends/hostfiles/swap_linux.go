@@ -1,15 +1,18 @@
 package hostfiles
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 )
 
 // Swap implements [backends.Host]. Each entry is one atomic rename; what it
@@ -85,8 +88,8 @@ func (w *swapper) swap(s backends.Step, last bool) error {
 	if done, err := swapped(s, at, hidden, dev); done || err != nil {
 		return err
 	}
-	if !original(at, s, dev) {
-		return backends.ErrHostChanged
+	if same, err := original(dir, base, at, s, dev); err != nil || !same {
+		return errors.Join(err, backends.ErrHostChanged)
 	}
 	return durable("swap "+string(s.Change.Path), func() error {
 		if err := w.rename(s, dir, base, hidden, dev); err != nil || !last {
@@ -109,22 +112,28 @@ func swapped(s backends.Step, at *node, hidden int, dev uint64) (bool, error) {
 
 // original reports that the target is still what the snapshot saw. The change
 // time tells all, but for a hard link, where exchanging another of its names
-// moves it.
-func original(at *node, s backends.Step, dev uint64) bool {
+// moves it, and for a fifo, where every write does.
+func original(dir int, base string, at *node, s backends.Step, dev uint64) (bool, error) {
 	old := s.Change.Old
-	if old == nil || at == nil {
-		return old == nil && at == nil
+	switch {
+	case old == nil || at == nil:
+		return old == nil && at == nil, nil
+	case !at.is(s.Place.Original, dev):
+		return false, nil
+	case at.ctime == s.Place.Original.CTime:
+		return true, nil
+	case at.nlink < 2 && at.kind() != change.Fifo || !alike(at, old):
+		return false, nil
 	}
-	if !at.is(s.Place.Original, dev) {
-		return false
-	}
-	return at.ctime == s.Place.Original.CTime || at.nlink > 1 && alike(at, old)
+	now, err := xattr.Planned(dir, base)
+	return maps.EqualFunc(now, old.Xattrs, bytes.Equal), err
 }
 
-// alike compares everything that tells content and metadata without reading.
+// alike compares everything that tells content and metadata without reading. A
+// fifo has no content, and its time is that of the last write.
 func alike(at *node, e *change.Entry) bool {
 	return at.kind() == e.Type && at.mode == e.Mode && at.uid == e.UID && at.gid == e.GID &&
-		at.mtime == e.MTime && (e.Type != change.Regular || at.size == e.Size)
+		(at.mtime == e.MTime || e.Type == change.Fifo) && (e.Type != change.Regular || at.size == e.Size)
 }
 
 // rename does the step and proves what it displaced.
@@ -195,50 +204,6 @@ func complete(dir int, name string, p change.Path, known map[change.Path]bool) e
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// swapInPlace gives a directory its new metadata. A directory cannot be
-// exchanged without what is in it, so this is two calls; each of them leaves
-// only values that are the old or the new ones.
-func (t *tree) swapInPlace(s backends.Step) error {
-	fd, err := t.open(s.Change.Path, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		if absent(err) || errors.Is(err, unix.ELOOP) {
-			return fmt.Errorf("%w: %w", backends.ErrHostChanged, err)
-		}
-		return err
-	}
-	defer unix.Close(fd)
-	n, err := stat(fd, "")
-	if err != nil {
-		return err
-	}
-	if n.ino != s.Place.Original.Ino || !between(n, s.Change.Old, s.Change.New) {
-		return backends.ErrHostChanged
-	}
-	return durable("set "+string(s.Change.Path), func() error {
-		if err := own(fd, s.Change.New); err != nil {
-			return err
-		}
-		return ownTime(fd, s.Place.DirAfter)
-	})
-}
-
-// between reports metadata of which every part is a's or b's.
-func between(n *node, a, b *change.Entry) bool {
-	return n.fmt == unix.S_IFDIR && (n.mode == a.Mode || n.mode == b.Mode) &&
-		(n.uid == a.UID || n.uid == b.UID) && (n.gid == a.GID || n.gid == b.GID)
-}
-
-// own sets owner and mode of an open directory.
-func own(fd int, e *change.Entry) error {
-	if err := unix.Fchown(fd, int(e.UID), int(e.GID)); err != nil {
-		return os.NewSyscallError("fchown", err)
-	}
-	if err := unix.Fchmod(fd, e.Mode); err != nil {
-		return os.NewSyscallError("fchmod", err)
 	}
 	return nil
 }

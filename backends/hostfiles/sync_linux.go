@@ -22,8 +22,11 @@ func (t *tree) flushStaged(steps []backends.Step, tops map[string]change.Path) e
 		}
 	}()
 	for _, s := range steps {
-		if s.Change.New == nil || s.Place.Name == "" || s.Change.New.Type == change.Symlink {
-			continue // a symlink is durable with the directory that names it
+		if s.Change.New == nil || s.Place.Name == "" {
+			continue
+		}
+		if t := s.Change.New.Type; t == change.Symlink || t == change.Fifo {
+			continue // durable with the directory that names it; fsync(2) of a fifo is EINVAL
 		}
 		hidden, err := t.place(s.Place.Dir)
 		if err != nil {

@@ -30,7 +30,7 @@ func (h *Host) Undo(_ context.Context, steps []backends.Step) ([]backends.Leftov
 			errs = append(errs, fmt.Errorf("undo %s: %w", s.Change.Path, err))
 		}
 	}
-	errs = append(errs, u.redate())
+	errs = append(errs, u.redate(), u.apart())
 	if u.did {
 		errs = append(errs, t.flushSwapped(steps))
 	}
@@ -184,7 +184,7 @@ func (u *undoer) caught(p *spot, s backends.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n.ino != p.at.ino || n.mtime != p.at.mtime || n.size != p.at.size {
+	if n.ino != p.at.ino || n.size != p.at.size || n.mtime != p.at.mtime && n.fmt != unix.S_IFIFO {
 		return "it was written while it was taken back", nil
 	}
 	if n.fmt == unix.S_IFDIR {
@@ -273,37 +273,6 @@ func (u *undoer) undoTaken(s backends.Step, p *spot) error {
 	})
 }
 
-func (u *undoer) undoInPlace(s backends.Step) error {
-	chmod := fmt.Sprintf("chown %d:%d %s && chmod %04o %[3]s",
-		s.Change.Old.UID, s.Change.Old.GID, quote(s.Change.Path), s.Change.Old.Mode)
-	fd, err := u.open(s.Change.Path, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		if absent(err) || errors.Is(err, unix.ELOOP) {
-			u.leave(s, "no directory is there any more", "")
-			return nil
-		}
-		return err
-	}
-	defer unix.Close(fd)
-	n, err := stat(fd, "")
-	switch {
-	case err != nil:
-		return err
-	case n.ino != s.Place.Original.Ino:
-		u.leave(s, "another directory stands there", chmod)
-		return nil
-	case between(n, s.Change.Old, s.Change.Old):
-		return nil
-	case !between(n, s.Change.Old, s.Change.New):
-		u.leave(s, fmt.Sprintf("mode %04o, owner %d:%d", n.mode, n.uid, n.gid), chmod)
-		return nil
-	}
-	return durable("undo "+string(s.Change.Path), func() error {
-		u.did = true
-		return errors.Join(own(fd, s.Change.Old), u.redated(fd, s))
-	})
-}
-
 // foreign says why the object at the target is not the one we put there, or
 // nothing. Its inode number alone does not tell: a filesystem gives the number
 // of a removed file to the next one.
@@ -327,8 +296,10 @@ func (u *undoer) foreign(dir int, base string, at *node, s backends.Step, dev ui
 			return "a symlink to " + change.Escape(target), nil
 		}
 		return "", err
+	case change.Fifo:
+		return "", nil // it has no content that could be somebody's
 	}
-	after, sum, err := u.read(dir, base)
+	after, sum, err := u.read(dir, base, at)
 	if err != nil {
 		return "", err
 	}
@@ -353,7 +324,7 @@ func (u *undoer) asBefore(dir int, base string, at *node, old *change.Entry) (bo
 		if at.size != old.Size {
 			return false, nil
 		}
-		after, sum, err := u.read(dir, base)
+		after, sum, err := u.read(dir, base, at)
 		if err != nil || sum != old.SHA256 || after.ino != at.ino {
 			return false, err
 		}

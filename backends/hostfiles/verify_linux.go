@@ -99,10 +99,15 @@ func (t *tree) rewritten(s backends.Step, tops map[string]change.Path) (*backend
 	if s.Place.Within != "" {
 		at = inside(s, tops[s.Place.Within])
 	}
-	n, sum, err := t.read(hidden, at)
+	old := s.Change.Old
+	was := &node{fmt: unix.S_IFREG, size: old.Size, held: old.Size}
+	if old.Sparse {
+		was.held = 0
+	}
+	n, sum, err := t.read(hidden, at, was)
 	where := join(s.Place.Dir, at)
 	l := &backends.Leftover{
-		Subject: s.Change.Path.String(), Wanted: describe(s.Change.Old),
+		Subject: s.Change.Path.String(), Wanted: describe(old),
 		Fix: fmt.Sprintf("diff -- %s %s", quote(where), quote(s.Change.Path)),
 	}
 	switch {
@@ -111,7 +116,7 @@ func (t *tree) rewritten(s backends.Step, tops map[string]change.Path) (*backend
 		return l, nil
 	case err != nil:
 		return nil, err
-	case sum == s.Change.Old.SHA256:
+	case sum == old.SHA256:
 		return nil, nil
 	}
 	l.Found = "its original was written through an old descriptor"
