@@ -198,15 +198,11 @@ func (w *Workflow) openPlan(digest string) (*plan.Plan, backends.Wanted, error) 
 
 // planReport renders a plan.
 func (w *Workflow) planReport(p place, doc *plan.Plan, f guards.Facts) report.Plan {
-	out := report.Plan{
+	return report.Plan{
 		Schema: report.Schema("plan"), Name: p.env.Name, Digest: doc.Digest(), Layer: doc.Layer, Cycle: doc.Cycle, Base: string(doc.Base),
-		Changes: list(doc.Changes), Commands: []string{}, Circuits: w.circuits(f), Policy: policyDoc(p.policy),
+		Changes: list(doc.Changes), Commands: change.Script(doc.Changes), Circuits: w.circuits(f), Policy: policyDoc(p.policy),
 		Weakened: doc.Weakened, Processes: doc.Processes, Irreversible: doc.Irreversible, Notes: doc.Notes, State: p.env.State,
 	}
-	for _, c := range doc.Changes {
-		out.Commands = append(out.Commands, c.Commands()...)
-	}
-	return out
 }
 
 // planDoc is the recorded plan of this cycle for inspect.

@@ -62,3 +62,36 @@ func TestCommandsForAttributes(t *testing.T) {
 		})
 	}
 }
+
+// The whole list can be typed from top to bottom.
+func TestScriptIsInOrder(t *testing.T) {
+	dir, file := &Entry{Type: Directory, Mode: 0o755}, &Entry{Type: Regular, Mode: 0o644, SHA256: "aa", Size: 2}
+	linked := *file
+	linked.Link = "/n/a"
+	got := Script([]Change{
+		{Path: "/n/b", New: &linked},
+		{Path: "/n", New: with(*dir, defaultACL, dirACL)},
+		{Path: "/n/a", New: file},
+		{Path: "/d", Old: dir},
+		{Path: "/d/x", Old: dir},
+		{Path: "/d-x", Old: file},
+		{Path: "/d/x/y", Old: file},
+		{Path: "/e", Old: dir, New: file},
+		{Path: "/e/f", Old: file},
+		{Path: "/g", Old: file, New: dir},
+		{Path: "/g/h", New: file},
+	})
+	want := []string{
+		"rm /e/f", "rm /d/x/y", "rmdir /d/x", "rm /d-x", "rmdir /d",
+		"rmdir /e", "install -m 0644 -o 0 -g 0 /dev/stdin /e # 2 bytes, sha256 aa",
+		"rm /g", "mkdir -m 0755 /g", "install -m 0644 -o 0 -g 0 /dev/stdin /g/h # 2 bytes, sha256 aa",
+		"mkdir -m 0755 /n", "install -m 0644 -o 0 -g 0 /dev/stdin /n/a # 2 bytes, sha256 aa", "ln -f /n/a /n/b",
+		"setfacl -d -m u::rwx,g::r-x,g:50:rw-,m::rwx,o::--- /n",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if got := Script(nil); got == nil || len(got) != 0 {
+		t.Errorf("no changes are %#v, want an empty list", got)
+	}
+}

@@ -1,6 +1,41 @@
 package change
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Script renders changes as commands in an order in which they can be typed:
+// what is deleted goes first, children before their directory, so that a
+// directory is empty when it is removed or replaced; the rest follows by path,
+// so that a directory is there before what is in it, and the first name of a
+// file before the others. Default ACLs come last: what is made below a directory
+// that has one inherits it.
+func Script(cs []Change) []string {
+	sorted := slices.Clone(cs)
+	Sort(sorted)
+	var last []string
+	cmds := []string{}
+	for _, c := range slices.Backward(sorted) {
+		if c.New == nil {
+			cmds = append(cmds, c.Commands()...)
+		}
+	}
+	for _, c := range sorted {
+		if c.New == nil {
+			continue
+		}
+		for _, cmd := range c.Commands() {
+			if strings.HasPrefix(cmd, "setfacl -d ") {
+				last = append(last, cmd)
+			} else {
+				cmds = append(cmds, cmd)
+			}
+		}
+	}
+	return append(cmds, last...)
+}
 
 // Commands renders a change as the commands an administrator would type to get
 // the same result, in the order that gets it. They are for reading: the content
