@@ -6,11 +6,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/netsandbox/netsandbox/backends/internal/regular"
 )
 
 // hashKey identifies the content of a file: the same object of the same size,
@@ -34,7 +35,7 @@ type hashCache struct {
 // not match counts as empty.
 func readHashes(dir string) *hashCache {
 	c := &hashCache{name: filepath.Join(dir, "hashes"), old: map[hashKey]string{}, used: map[hashKey]string{}}
-	b, err := os.ReadFile(c.name)
+	b, err := regular.Read(c.name)
 	if err != nil {
 		return c
 	}

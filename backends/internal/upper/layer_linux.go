@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/regular"
 )
 
 // Source is the content of a layer's source.json: the mount of the host that is
@@ -60,7 +61,7 @@ func openLayers(dir string) (_ []*layer, err error) {
 }
 
 func openLayer(dir string) (*layer, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "source.json"))
+	b, err := regular.Read(filepath.Join(dir, "source.json"))
 	if err != nil {
 		return nil, err
 	}

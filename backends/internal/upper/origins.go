@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/regular"
 )
 
 // origin is what the host had at a path when an upper entry for it was first
@@ -62,7 +63,7 @@ var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc
 // openOrigins locks, reads and, where torn, repairs the log of an environment.
 func openOrigins(dir string) (*originLog, error) {
 	name := filepath.Join(dir, "origins.log")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := regular.Open(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open origins: %w", err)
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/regular"
 )
 
 // MarkStaged notes that a path was staged by name: from now on no policy keeps
 // it out of a plan.
 func MarkStaged(dir string, path change.Path) error {
-	f, err := os.OpenFile(filepath.Join(dir, "staged.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := regular.Open(filepath.Join(dir, "staged.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("note staged path: %w", err)
 	}
@@ -31,7 +32,7 @@ func MarkStaged(dir string, path change.Path) error {
 // readStaged returns the paths staged by name. A torn last line is not one yet:
 // the stage that was writing it did not return.
 func readStaged(dir string) ([]change.Path, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "staged.log"))
+	b, err := regular.Read(filepath.Join(dir, "staged.log"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

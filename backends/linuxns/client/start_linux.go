@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/regular"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
@@ -41,7 +42,7 @@ func Start(ctx context.Context, spec backends.Spec) error {
 // no use for the caller's environment, which may hold secrets and would be
 // readable for as long as the holder lives.
 func spawn(ctx context.Context, dir envdir.Dir, spec backends.Spec) error {
-	log, err := os.OpenFile(dir.Path(envdir.Log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := regular.Open(dir.Path(envdir.Log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

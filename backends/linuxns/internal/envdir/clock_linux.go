@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/regular"
 )
 
 // margin is subtracted from a stamp: the ctime of a file comes from the
@@ -32,7 +34,7 @@ type Clock struct {
 
 // Stamp returns the present moment as the filesystem sees it.
 func (d Dir) Stamp() (Clock, error) {
-	f, err := os.OpenFile(d.Path(StampFile), os.O_CREATE|os.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	f, err := regular.Open(d.Path(StampFile), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return Clock{}, fmt.Errorf("open stamp: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/regular"
 )
 
 // The names inside an environment's directory.
@@ -83,7 +84,7 @@ func (d Dir) LoadResolver() (map[string]string, error) {
 func (d Dir) StoreResolver(files map[string]string) error { return d.write(Resolver, files) }
 
 func (d Dir) read(name string, v any) error {
-	b, err := os.ReadFile(d.Path(name))
+	b, err := regular.Read(d.Path(name))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
@@ -101,7 +102,12 @@ func (d Dir) write(name string, v any) error {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
 	tmp := d.Path(name + ".tmp")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+	f, err := regular.Open(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.Write(b)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	if err := os.Rename(tmp, d.Path(name)); err != nil {
@@ -113,7 +119,7 @@ func (d Dir) write(name string, v any) error {
 // Lock takes the named lock of the environment. Without wait it returns
 // [unix.EWOULDBLOCK] when another process has it.
 func (d Dir) Lock(name string, wait bool) (*os.File, error) {
-	f, err := os.OpenFile(d.Path(name), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	f, err := regular.Open(d.Path(name), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}

@@ -15,6 +15,7 @@ var light = map[string]bool{
 
 	"github.com/netsandbox/netsandbox/backends":                         true,
 	"github.com/netsandbox/netsandbox/backends/change":                  true,
+	"github.com/netsandbox/netsandbox/backends/internal/regular":        true,
 	"github.com/netsandbox/netsandbox/backends/linuxns/client":          true,
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir": true,
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire":   true,
