@@ -9,6 +9,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/guards"
 	"github.com/netsandbox/netsandbox/workflow/lease"
+	"github.com/netsandbox/netsandbox/workflow/statedir"
 	"github.com/netsandbox/netsandbox/workflow/lease/bootunit"
 	"github.com/netsandbox/netsandbox/workflow/txn"
 )
@@ -22,7 +23,7 @@ const applySlack = 2 * time.Minute
 
 // watch starts the keeper and waits until it has confirmed.
 func (a *attempt) watch(ctx context.Context) error {
-	log, err := os.OpenFile(filepath.Join(a.txn.Dir(), keeperLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := statedir.OpenFile(filepath.Join(a.txn.Dir(), keeperLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open keeper log: %w", err)
 	}

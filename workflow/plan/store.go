@@ -17,6 +17,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/workflow/statedir"
 )
 
 // Store keeps frozen plans: <state>/plans/<hex digest>/{plan.json, blobs/<sha256>}.
@@ -135,7 +136,7 @@ func (s *Store) Open(digest string) (*Frozen, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "plan.json"))
+	b, err := statedir.ReadFile(filepath.Join(dir, "plan.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("open plan %s: %w", digest, ErrNotFound)
@@ -193,7 +194,7 @@ func (f *Frozen) Open(sha256 string) (io.ReadCloser, error) {
 	if !isHash(sha256) {
 		return nil, fmt.Errorf("open wanted content: %q is no hash", sha256)
 	}
-	b, err := os.Open(f.blob(sha256))
+	b, err := statedir.OpenFile(f.blob(sha256), os.O_RDONLY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open wanted content: %w", err)
 	}
