@@ -222,10 +222,25 @@ func (a *attempt) abandon(ctx context.Context) error {
 		errs = append(errs, a.lease.Release(string(txn.Undo)))
 	}
 	if a.txn != nil {
+		errs = append(errs, a.reread(ctx, a.p))
 		_, err := a.settle(ctx, a.p, a.txn, a.facts)
 		errs = append(errs, err)
+		a.doc.State = a.p.env.State
 	}
 	return errors.Join(errs...)
+}
+
+// reread brings the place up to the journal. A commit that reported an error can
+// have taken effect all the same, and an environment that is in Trial there must
+// leave it with its transaction.
+func (w *Workflow) reread(ctx context.Context, p *place) error {
+	return w.store.View(ctx, func(tx *journal.Tx) error {
+		env, err := tx.EnvByID(p.env.ID)
+		if err == nil {
+			p.env = env
+		}
+		return err
+	})
 }
 
 func (a *attempt) close() {

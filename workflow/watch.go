@@ -9,8 +9,8 @@ import (
 
 	"github.com/netsandbox/netsandbox/guards"
 	"github.com/netsandbox/netsandbox/workflow/lease"
-	"github.com/netsandbox/netsandbox/workflow/statedir"
 	"github.com/netsandbox/netsandbox/workflow/lease/bootunit"
+	"github.com/netsandbox/netsandbox/workflow/statedir"
 	"github.com/netsandbox/netsandbox/workflow/txn"
 )
 
