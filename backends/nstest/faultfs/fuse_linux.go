@@ -50,7 +50,7 @@ func serveFUSE(fd int, d *device, size uint64) error {
 		case nil:
 		case unix.EINTR, unix.EAGAIN, unix.ENOENT: // the last: it was interrupted
 			continue
-		case unix.ENODEV:
+		case unix.ENODEV, unix.ECONNABORTED:
 			return nil
 		default:
 			return err
