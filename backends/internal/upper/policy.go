@@ -49,8 +49,8 @@ func byProduct(name, base string) bool {
 			return true
 		}
 	}
-	for rest := name; rest != "/" && rest != "."; rest = path.Dir(rest) {
-		if slices.Contains(ephemeralNames, path.Base(rest)) {
+	for element := range strings.SplitSeq(name, "/") {
+		if slices.Contains(ephemeralNames, element) {
 			return true
 		}
 	}
