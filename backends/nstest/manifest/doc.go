@@ -7,7 +7,7 @@
 // how many it has, where its holes are, whether it is immutable. Left out is what
 // no copy could keep: the bookkeeping of overlayfs, change and access times, the
 // link count and the size of directories, and blocks (st_blocks counts a file's
-// metadata too, so equal files may differ in it; the map of holes says the same).
+// metadata too, so equal files may differ in it; the map of holes tells more).
 //
 // It never waits: a fifo is looked at, not opened. It walks by descriptors, so
 // no path is too long, and it follows no symlink.

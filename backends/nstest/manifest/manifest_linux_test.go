@@ -104,6 +104,28 @@ func TestHolesAreTold(t *testing.T) {
 	}
 }
 
+// One content has one digest, whatever part of its zeros is allocated.
+func TestBlocksAreContent(t *testing.T) {
+	d := t.TempDir()
+	content := func(name, text string, zeros int) string {
+		f, err := os.Create(filepath.Join(d, name))
+		must(t, err)
+		_, err = f.WriteAt(append([]byte(text), make([]byte, zeros)...), 1<<20)
+		must(t, err, f.Truncate(8<<20), f.Close())
+		for _, l := range undated(read(t, d, manifest.Options{})) {
+			if _, sum, ok := strings.Cut(l, " blocks "); ok && strings.HasPrefix(l, "./"+name+" ") {
+				return sum
+			}
+		}
+		t.Fatalf("%s is not told by its blocks", name)
+		return ""
+	}
+	a, b, c := content("a", "text", 0), content("b", "text", 1<<20), content("c", "other", 0)
+	if a != b || a == c {
+		t.Errorf("digests %s, %s of one content, %s of another", a, b, c)
+	}
+}
+
 // A change of any one thing changes the picture, and taking it back restores it.
 func TestEveryDifferenceShows(t *testing.T) {
 	d := t.TempDir()

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -101,61 +100,6 @@ func (n *node) kind() (own string, more []string, err error) {
 		return fmt.Sprintf("block device %s %d:%d", mode, n.st.Rdev_major, n.st.Rdev_minor), nil, nil
 	}
 	return fmt.Sprintf("character device %s %d:%d", mode, n.st.Rdev_major, n.st.Rdev_minor), nil, nil
-}
-
-func (n *node) file(mode string) (string, []string, error) {
-	fd, err := n.open(0)
-	if err != nil {
-		return "", nil, err
-	}
-	f := os.NewFile(uintptr(fd), n.name)
-	defer f.Close()
-	data, err := segments(fd, int64(n.st.Size))
-	if err != nil {
-		return "", nil, err
-	}
-	h := sha256.New()
-	if _, err := f.Seek(0, 0); err != nil {
-		return "", nil, err
-	}
-	size, err := f.WriteTo(h)
-	if err != nil {
-		return "", nil, err
-	}
-	own := fmt.Sprintf("file %s size %d sha256 %x", mode, size, h.Sum(nil))
-	if len(data) == 1 && data[0] == (segment{0, size}) || size == 0 {
-		return own, nil, nil
-	}
-	line := "data"
-	for _, s := range data {
-		line += fmt.Sprintf(" %d+%d", s.start, s.end-s.start)
-	}
-	return own, []string{line}, nil
-}
-
-// segment is a part of a file that is no hole.
-type segment struct{ start, end int64 }
-
-// segments asks the filesystem, lseek(2). One that knows no holes answers with
-// one segment, the whole file.
-func segments(fd int, size int64) ([]segment, error) {
-	var all []segment
-	for at := int64(0); at < size; {
-		start, err := unix.Seek(fd, at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return all, nil // a hole to the end
-		}
-		if err != nil {
-			return nil, fmt.Errorf("seek data: %w", err)
-		}
-		end, err := unix.Seek(fd, start, unix.SEEK_HOLE)
-		if err != nil {
-			return nil, fmt.Errorf("seek hole: %w", err)
-		}
-		all = append(all, segment{start, end})
-		at = end
-	}
-	return all, nil
 }
 
 // attributes lists the extended attributes. The calls that take a directory
