@@ -5,6 +5,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 	"github.com/netsandbox/netsandbox/backends/linuxns/client"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/holder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/idle"
 	_ "github.com/netsandbox/netsandbox/backends/linuxns/reexec" // PID 1 of a view, before anything else
@@ -19,6 +20,8 @@ func Main() {
 	switch os.Args[0] {
 	case client.HolderArgv0:
 		holder.Main()
+	case builder.LayerArgv0:
+		builder.LayerMain()
 	case relay.Argv0:
 		idle.New() // before it confines itself
 		relay.Main()

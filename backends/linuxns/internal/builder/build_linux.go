@@ -77,8 +77,9 @@ func kill(pid int) {
 type build struct {
 	Request
 	self    *os.File // the mount namespace being filled
-	scratch int      // where pieces are put together; gone with the old root
-	root    int      // the view's root, attached in scratch
+	table   []mountplan.Mount
+	scratch int // where pieces are put together; gone with the old root
+	root    int // the view's root, attached in scratch
 	view    View
 }
 
@@ -122,6 +123,9 @@ func (b *build) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
+	if err := b.peel(); err != nil {
+		return err
+	}
 	// Through /proc of the host, which the new root will hide.
 	self, err := os.Open("/proc/thread-self/ns/mnt")
 	if err != nil {
@@ -142,6 +146,21 @@ func (b *build) enter() error {
 		return err
 	}
 	return mounts.Attach(t, place)
+}
+
+// peel reads the mount table and takes off what is mounted on top of the root
+// directory. A host does not see it, but it would end up on top of the view's
+// root, and whoever joins the view's mount namespace starts on what is topmost.
+func (b *build) peel() (err error) {
+	if b.table, err = mountplan.Read(); err != nil {
+		return err
+	}
+	for range mountplan.OnRoot(b.table) {
+		if err := unix.Unmount("/", unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("take off what is mounted on the root directory: %w", err)
+		}
+	}
+	return nil
 }
 
 // start forks PID 1, mounts what shows its namespaces, makes the tree its root
@@ -207,6 +226,9 @@ func (b *build) raise(status, open *os.File) error {
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("detach the host's tree: %w", err)
 	}
+	if err := topmost(); err != nil {
+		return err
+	}
 	if _, err := open.Write([]byte{'1'}); err != nil {
 		return fmt.Errorf("let init go on: %w", err)
 	}
@@ -216,6 +238,21 @@ func (b *build) raise(status, open *os.File) error {
 	}
 	if err := rawfork.ReadStatus(said); err != nil {
 		return fmt.Errorf("start init: %w", err)
+	}
+	return nil
+}
+
+// topmost makes sure that nothing is on top of the view's root: ".." of a root
+// directory leads onto what is.
+func topmost() error {
+	var at, on unix.Statx_t
+	for path, st := range map[string]*unix.Statx_t{"/": &at, "/..": &on} {
+		if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, st); err != nil {
+			return fmt.Errorf("look at the view's root: %w", err)
+		}
+	}
+	if at.Mnt_id != on.Mnt_id {
+		return errors.New("the host's tree is still mounted on the view's root")
 	}
 	return nil
 }
@@ -285,17 +322,7 @@ func (b *build) put(path string, tree func() (int, error)) error {
 
 // plan decides from the mount table of the host.
 func (b *build) plan() (mountplan.Plan, error) {
-	ms, err := mountplan.Read()
-	if err != nil {
-		return mountplan.Plan{}, err
-	}
-	var kept []mountplan.Mount
-	for _, m := range ms {
-		if m.Point != b.Dir.Path(envdir.Build) { // our own scratch space
-			kept = append(kept, m)
-		}
-	}
-	p, err := mountplan.Make(kept, b.StateRoot, b.Hide)
+	p, err := mountplan.Make(b.table, b.StateRoot, b.Hide)
 	if err != nil {
 		return p, fmt.Errorf("plan mounts: %w", err)
 	}

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mountplan"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
 )
@@ -34,7 +36,7 @@ func (b *build) tree(plan mountplan.Plan) error {
 	for i, e := range plan.Entries {
 		pieces[i] = piece{Entry: e, tree: -1, attrs: attributes(e.Mount)}
 	}
-	if err := b.slow(pieces); err != nil {
+	if err := b.slow(pieces, plan); err != nil {
 		return err
 	}
 	for i := range pieces {
@@ -51,30 +53,41 @@ func (b *build) tree(plan mountplan.Plan) error {
 			}
 			continue
 		}
-		if single, err := b.single(p.Point); err != nil {
-			p.exclude(err)
-		} else if single {
+		if err := b.stageHere(p, i); errors.Is(err, errSingle) {
 			p.Treatment = mountplan.Copy
-		} else if err := b.stageHere(p, i); err != nil {
+		} else if err != nil {
 			p.exclude(err)
 		}
 	}
 	for i := range pieces {
-		p := &pieces[i]
-		if i > 0 {
-			if err := b.attach(p, pieces); err != nil {
-				p.exclude(err)
-			}
-			if p.Treatment == mountplan.Excluded && p.Cover {
-				if err := b.cover(p.Point); err != nil {
-					return fmt.Errorf("cover %s: %w", p.Point, err)
-				}
+		if err := b.hang(i, pieces); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hang puts a piece where it belongs, or hides what is there when it cannot.
+func (b *build) hang(i int, pieces []piece) error {
+	p := &pieces[i]
+	if i > 0 {
+		err := b.attach(p, pieces)
+		if p.Implied {
+			// What it would show is then not in the view under this name either.
+			return nil
+		}
+		if err != nil {
+			p.exclude(err)
+		}
+		if p.Treatment == mountplan.Excluded && p.Cover {
+			if err := b.coverPiece(i, pieces); err != nil {
+				return fmt.Errorf("cover %s: %w", p.Point, err)
 			}
 		}
-		b.view.Mounts = append(b.view.Mounts, backends.Mount{
-			Point: p.Point, FS: p.FS, Treatment: p.Treatment, Reason: p.Reason,
-		})
 	}
+	b.view.Mounts = append(b.view.Mounts, backends.Mount{
+		Point: change.Escape(p.Point), FS: change.Escape(p.FS), Treatment: p.Treatment, Reason: change.Escape(p.Reason),
+	})
 	return nil
 }
 
@@ -95,6 +108,9 @@ func attributes(m mountplan.Mount) uint64 {
 	if m.NoExec {
 		a |= unix.MOUNT_ATTR_NOEXEC
 	}
+	if m.NoSymFollow {
+		a |= unix.MOUNT_ATTR_NOSYMFOLLOW
+	}
 	return a
 }
 
@@ -112,30 +128,16 @@ func (b *build) attachRoot(p *piece) error {
 	if err != nil {
 		return err
 	}
+	if err := mounts.Set(t, p.attrs); err != nil {
+		unix.Close(t)
+		return err
+	}
+	p.sealed()
 	if err := mounts.Attach(t, place); err != nil {
 		return err
 	}
 	b.root, err = unix.Openat(b.scratch, "root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	return err
-}
-
-// single reports whether the mount at a path is of one file. The mount point in
-// the view tells: the kernel mounts directories on directories only, and here
-// nothing has to be asked of the mounted filesystem.
-func (b *build) single(point string) (bool, error) {
-	place, err := mounts.Place(b.root, point, false)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil // below another mount that is not attached yet
-	}
-	if err != nil {
-		return false, err
-	}
-	defer unix.Close(place)
-	var st unix.Stat_t
-	if err := unix.Fstat(place, &st); err != nil {
-		return false, err
-	}
-	return st.Mode&unix.S_IFMT != unix.S_IFDIR, nil
 }
 
 // attach puts one piece at its place.
@@ -167,10 +169,15 @@ func (b *build) attach(p *piece, all []piece) error {
 		unix.Close(t)
 		return err
 	}
+	p.sealed()
+	return mounts.Attach(t, place)
+}
+
+// sealed says of a layer that cannot be written why that is so.
+func (p *piece) sealed() {
 	if p.attrs&unix.MOUNT_ATTR_RDONLY != 0 && p.Treatment == mountplan.Layer {
 		p.Treatment, p.Reason = mountplan.ReadOnly, "read-only on the host"
 	}
-	return mounts.Attach(t, place)
 }
 
 // alias clones the part of the source that the alias shows.
@@ -179,6 +186,9 @@ func alias(p *piece, of piece) (int, error) {
 		return -1, fmt.Errorf("%s is not in the view: %s", of.Point, of.Reason)
 	}
 	at, err := mounts.Place(of.tree, p.Rel, true)
+	if errors.Is(err, unix.ENOENT) {
+		return -1, fmt.Errorf("%s, which it shows, was removed in the view", path.Join(of.Point, p.Rel))
+	}
 	if err != nil {
 		return -1, err
 	}
@@ -211,10 +221,10 @@ func (b *build) stage(p *piece, i int) (int, error) {
 	if l.unmapped != nil {
 		return -1, l.unmapped
 	}
-	if p.ReadOnly && i > 0 { // nothing can be written, so there is nothing to keep
+	if p.ReadOnly { // nothing can be written, so there is nothing to keep
 		return b.lowerOnly(n, "l"+n)
 	}
-	if err := b.upper(p, n, l.stat, l.xattrs); err != nil {
+	if err := b.upper(p, n, l); err != nil {
 		return -1, err
 	}
 	var t int
@@ -276,7 +286,7 @@ func (b *build) shown(p *piece, n string, why error) (int, error) {
 	if err != nil {
 		return -1, errors.Join(why, err)
 	}
-	p.Treatment, p.Reason = mountplan.ReadOnly, p.FS+" takes no layer: "+why.Error()
+	p.Treatment, p.Reason = mountplan.ReadOnly, p.FS+" cannot be layered: "+why.Error()
 	p.attrs |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID
 	return t, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/internal/fsid"
+	"github.com/netsandbox/netsandbox/backends/internal/regular"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mountplan"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
@@ -20,9 +23,13 @@ import (
 type lower struct {
 	stat   unix.Stat_t // of its root, with the host's ids
 	xattrs map[string][]byte
+	id     string // see [fsid.Of]
 	// unmapped says why the filesystem cannot be seen with shifted ids.
 	unmapped error
 }
+
+// errSingle: the mount is of a file, or of anything that is no directory.
+var errSingle = errors.New("a mount of a single file")
 
 func (b *build) lower(p *piece, n string) (lower, error) {
 	var l lower
@@ -33,6 +40,10 @@ func (b *build) lower(p *piece, n string) (lower, error) {
 	if err := unix.Fstat(t, &l.stat); err != nil {
 		unix.Close(t)
 		return l, fmt.Errorf("look at lower: %w", err)
+	}
+	if l.stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		unix.Close(t)
+		return l, errSingle
 	}
 	if b.Merged != nil {
 		l.stat.Uid -= uint32(b.Mode.Shift)
@@ -50,8 +61,22 @@ func (b *build) lower(p *piece, n string) (lower, error) {
 	if err := b.attachScratch(t, "l"+n); err != nil {
 		return l, err
 	}
+	if l.id, err = identity("l" + n); err != nil {
+		return l, err
+	}
 	l.xattrs, err = readXattrs("l" + n)
 	return l, err
+}
+
+// identity asks what filesystem a directory is on. One that cannot be opened,
+// on a server that refuses root, is known by its device number alone.
+func identity(dir string) (string, error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil //nolint:nilerr // see above
+	}
+	defer unix.Close(fd)
+	return fsid.Of(fd)
 }
 
 // lowerTree clones the host's mount, or the merged mount of the live view from
@@ -73,14 +98,14 @@ func (b *build) lowerTree(point string) (int, error) {
 }
 
 // upper attaches the directory that holds upper and work of one layer.
-func (b *build) upper(p *piece, n string, st unix.Stat_t, xattrs map[string][]byte) error {
+func (b *build) upper(p *piece, n string, l lower) error {
 	if err := os.Mkdir("u"+n, 0o755); err != nil {
 		return err
 	}
 	if b.Throwaway {
-		return makeUpper("u"+n, st, b.Mode.Shift, nil)
+		return makeUpper("u"+n, l.stat, b.Mode.Shift, nil)
 	}
-	dir, err := b.keyDir(p.Mount, p.Key, st, xattrs)
+	dir, err := b.keyDir(p.Mount, p.Key, l)
 	if err != nil {
 		return err
 	}
@@ -128,43 +153,29 @@ func makeUpper(dir string, st unix.Stat_t, shift int, xattrs map[string][]byte) 
 	return nil
 }
 
-// source is layers/KEY/source.json: over what a layer was made.
-type source struct {
-	Point string `json:"point"`
-	Dev   string `json:"dev"`
-	FS    string `json:"fs"`
-	Root  string `json:"root"`
-}
-
-// same reports whether s and o are the same part of the same filesystem.
-// Anonymous device numbers (major 0: btrfs, tmpfs) are another at every mount.
-func (s source) same(o source) bool {
-	anonymous := strings.HasPrefix(s.Dev, "0:") && strings.HasPrefix(o.Dev, "0:")
-	return s.Point == o.Point && s.FS == o.FS && s.Root == o.Root && (s.Dev == o.Dev || anonymous)
-}
-
-// keyDir returns the layer's directory, made on first use. A layer is only ever
-// laid over the filesystem that it was made over: its whiteouts and copies mean
-// nothing on another one.
-func (b *build) keyDir(m mountplan.Mount, key string, st unix.Stat_t, xattrs map[string][]byte) (string, error) {
+// keyDir returns the layer's directory, made on first use.
+func (b *build) keyDir(m mountplan.Mount, key string, l lower) (string, error) {
 	dir := b.Dir.Path(envdir.Layers, key)
-	want := source{m.Point, m.Dev, m.FS, m.Root}
-	raw, err := os.ReadFile(filepath.Join(dir, "source.json"))
-	if err == nil {
-		var have source
+	want := fsid.Source{Point: m.Point, Dev: m.Dev, FS: m.FS, Root: m.Root, ID: l.id}
+	raw, err := regular.Read(filepath.Join(dir, "source.json"))
+	switch {
+	case err == nil:
+		var have fsid.Source
 		if err := json.Unmarshal(raw, &have); err != nil {
 			return "", fmt.Errorf("decode source of layer %s: %w", key, err)
-		}
-		if !have.same(want) {
-			return "", fmt.Errorf("its layer was made over another filesystem (%s %s %s, now %s %s %s); reset it",
-				have.FS, have.Dev, have.Root, want.FS, want.Dev, want.Root)
 		}
 		if have == want {
 			return dir, nil
 		}
-		return dir, writeSource(dir, want)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+		if have.Same(want) {
+			return dir, writeSource(dir, want)
+		}
+		// One that holds nothing is as good as none.
+		if bare, err := empty(filepath.Join(dir, "upper")); err != nil || !bare {
+			return "", errors.Join(err, fmt.Errorf("its layer was made over another filesystem (%s %s, now %s %s): netsandbox reset drops what it holds",
+				have.FS, have.Dev, want.FS, want.Dev))
+		}
+	case !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("read source of layer %s: %w", key, err)
 	}
 	// Without its source the directory is one that a crash left half made.
@@ -174,13 +185,27 @@ func (b *build) keyDir(m mountplan.Mount, key string, st unix.Stat_t, xattrs map
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make layer: %w", err)
 	}
-	if err := makeUpper(dir, st, 0, xattrs); err != nil {
+	if err := makeUpper(dir, l.stat, 0, l.xattrs); err != nil {
 		return "", fmt.Errorf("make layer: %w", err)
 	}
 	return dir, writeSource(dir, want)
 }
 
-func writeSource(dir string, s source) error {
+// empty reports whether a directory has no entries.
+func empty(dir string) (bool, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, err
+}
+
+func writeSource(dir string, s fsid.Source) error {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return err

@@ -112,6 +112,15 @@ func SumFile(f *os.File) (string, error) {
 	return sum(data), nil
 }
 
+// sumAll is the sum of a whole file of any size.
+func sumAll(f *os.File) (string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
 // resolvTarget returns the file in /run that /etc/resolv.conf links to, or "".
 func resolvTarget() string {
 	t, err := os.Readlink("/etc/resolv.conf")

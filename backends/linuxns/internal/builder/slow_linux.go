@@ -1,83 +1,76 @@
 package builder
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mountplan"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
 // patience is how long a filesystem that depends on another machine or process
 // may take to be layered.
 const patience = 5 * time.Second
 
-// staged is the overlay of a piece, detached, or why there is none.
-type staged struct {
-	piece piece
-	tree  int
-	err   error
-}
-
-// slow stages the pieces whose server could be gone, at once, each on a thread
-// and in a mount namespace of its own, and only for a while. A thread that hangs
-// is left behind, since the kernel does not interrupt such a call, and whatever
-// is mounted in its namespace stays mounted with it. So this comes first, when
-// there is no overlay with an upper yet.
-func (b *build) slow(pieces []piece) error {
-	waiting := map[int]chan staged{}
+// slow stages the pieces whose server could be gone, at once, each in a process
+// with a mount namespace of its own, and only for a while.
+//
+// A process and no thread: a call that a server has taken and does not answer
+// cannot be interrupted, and a process ends only when all of its threads do; a
+// holder with such a thread could neither be ended nor let go of its lock. And
+// this comes before there is an overlay with an upper: whatever is mounted in a
+// namespace stays mounted with the process that hangs in it.
+func (b *build) slow(pieces []piece, plan mountplan.Plan) error {
+	waiting := map[int]*apart{}
+	end := time.Now().Add(patience)
+	var errs []error
 	for i := range pieces {
 		p := &pieces[i]
-		if p.Treatment != mountplan.Layer || !p.Slow || i == 0 {
-			continue
-		}
-		if slices.Contains(b.Silent, p.name()) {
+		switch {
+		case p.Treatment != mountplan.Layer || !p.Slow:
+		case slices.Contains(b.Silent, p.name()):
 			b.silent(p)
-			continue
-		}
-		waiting[i] = make(chan staged, 1)
-		go b.apart(*p, i, waiting[i])
-	}
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	late := false
-	for i := range pieces {
-		done, ok := waiting[i]
-		if !ok {
-			continue
-		}
-		if !late {
-			select {
-			case s := <-done:
-				if err := b.take(&pieces[i], i, s); err != nil {
-					return err
-				}
-				continue
-			case <-limit.C:
-				late = true
-			}
-		}
-		select {
-		case s := <-done:
-			if err := b.take(&pieces[i], i, s); err != nil {
-				return err
-			}
 		default:
-			b.silent(&pieces[i])
-			go func() { // should it come back after all
-				if s := <-done; s.err == nil {
-					unix.Close(s.tree)
-				}
-			}()
+			a, err := b.begin(p, i, end, inside(plan, i))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("stage %s: %w", p.Point, err))
+				continue
+			}
+			waiting[i] = a
 		}
 	}
-	return nil
+	for i := range pieces {
+		if a := waiting[i]; a != nil {
+			errs = append(errs, b.collect(&pieces[i], i, a))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inside lists what else will be looked up in a layer: places of mounts and of
+// covers. The process tries them, while the layer can still be left out.
+func inside(plan mountplan.Plan, i int) []string {
+	paths := slices.Concat(plan.Covers, plan.State)
+	for _, e := range plan.Entries {
+		paths = append(paths, e.Point)
+	}
+	var out []string
+	for _, p := range paths {
+		if rel, ok := strings.CutPrefix(p, plan.Entries[i].Point+"/"); ok {
+			out = append(out, rel)
+		}
+	}
+	return out
 }
 
 // name says which mount this is; ids are others in every mount namespace.
@@ -89,38 +82,75 @@ func (b *build) silent(p *piece) {
 	b.view.Silent = append(b.view.Silent, p.name())
 }
 
-// take attaches what a thread has made.
-func (b *build) take(p *piece, i int, s staged) error {
-	if s.err != nil {
-		p.exclude(s.err)
-		return nil
-	}
-	*p = s.piece
-	return b.keep(p, strconv.Itoa(i), s.tree)
+// apart is a process that stages one piece.
+type apart struct {
+	cmd  *exec.Cmd
+	conn *wire.Conn
 }
 
-// apart stages one piece in a copy of the builder's mount namespace.
-func (b *build) apart(p piece, i int, done chan<- staged) {
-	runtime.LockOSThread() // never unlocked
-	s := staged{piece: p, tree: -1}
-	s.err = enter(b.self, func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return fmt.Errorf("unshare: %w", err)
+// begin starts one. Its mount namespace is a copy of the builder's from the
+// moment of its birth.
+func (b *build) begin(p *piece, i int, end time.Time, inside []string) (*apart, error) {
+	conn, fd, err := wire.Pair()
+	if err != nil {
+		return nil, err
+	}
+	socket := os.NewFile(uintptr(fd), "socket")
+	defer socket.Close()
+	c := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{LayerArgv0}, Dir: "/",
+		Env:         []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", runtimeTuning},
+		ExtraFiles:  []*os.File{socket},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS},
+	}
+	if err := c.Start(); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	j, body, fds := b.job(p, i, inside)
+	if err := errors.Join(conn.SetDeadline(end), conn.Send(j, body, fds...)); err != nil {
+		conn.Close()
+		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
+	}
+	return &apart{c, conn}, nil
+}
+
+// collect takes what the process has made. One that does not answer is left
+// behind.
+func (b *build) collect(p *piece, i int, a *apart) error {
+	defer a.conn.Close()
+	var r staged
+	_, fds, err := a.conn.Recv(&r)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		b.silent(p)
+		b.release(a.cmd.Process.Pid)
+		_ = a.cmd.Process.Kill() // what hangs dies when the server answers or is gone
+		go a.cmd.Wait()
+		return nil
+	}
+	if werr := a.cmd.Wait(); err != nil {
+		p.exclude(fmt.Errorf("stage it in a process of its own: %w", errors.Join(err, werr)))
+		return nil
+	}
+	if r.Error != "" || len(fds) != 1 {
+		wire.CloseAll(fds)
+		p.exclude(errors.New(r.Error))
+		return nil
+	}
+	if r.Reason != "" {
+		p.Treatment, p.Reason = r.Treatment, r.Reason
+	}
+	p.attrs = r.Attrs
+	return b.keep(p, strconv.Itoa(i), fds[0])
+}
+
+// release moves a process out of the environment's control groups, which could
+// not be removed before it ends. Best effort: the top of a hierarchy may not be
+// ours to enter.
+func (b *build) release(pid int) {
+	for _, m := range b.table {
+		if m.FS == "cgroup" || m.FS == "cgroup2" {
+			_ = os.WriteFile(filepath.Join(m.Point, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 		}
-		// The scratch directory of this namespace; its content is the same.
-		dir, err := os.OpenFile(b.Dir.Path(envdir.Build), os.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err != nil {
-			return err
-		}
-		defer dir.Close()
-		self, err := os.Open("/proc/thread-self/ns/mnt")
-		if err != nil {
-			return err
-		}
-		defer self.Close()
-		own := &build{Request: b.Request, self: self, scratch: int(dir.Fd()), root: -1}
-		s.tree, err = own.stage(&s.piece, i)
-		return err
-	})
-	done <- s
+	}
 }

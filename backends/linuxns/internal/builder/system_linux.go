@@ -1,7 +1,6 @@
 package builder
 
 import (
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +49,12 @@ func (b *build) system(plan mountplan.Plan) error {
 		return fmt.Errorf("cover clients of services: %w", err)
 	}
 	for _, c := range plan.Covers {
-		if err := b.cover(c); err != nil {
+		if err := b.cover(c, nil); err != nil {
+			return fmt.Errorf("cover %s: %w", c, err)
+		}
+	}
+	for _, c := range plan.State {
+		if err := b.cover(c, &stub{}); err != nil {
 			return fmt.Errorf("cover %s: %w", c, err)
 		}
 	}
@@ -115,50 +119,4 @@ func (b *build) mkdir(dir int, name string, mode uint32) error {
 		return fmt.Errorf("set mode of %s: %w", name, err)
 	}
 	return b.own(dir, name)
-}
-
-// cover hides what is at a path behind something that cannot even be listed, so
-// that nobody takes it for empty. A path that the view does not have, or has as
-// a symlink, does not lead to what is to be hidden.
-func (b *build) cover(path string) error {
-	place, err := mounts.Place(b.root, path, false)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(place)
-	var st unix.Stat_t
-	if err := unix.Fstat(place, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		t, err := b.hiddenFile()
-		if err != nil {
-			return err
-		}
-		return mounts.Attach(t, place)
-	}
-	const dead = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
-	t, err := mounts.Tmpfs(dead, 0, "000", "size=4k")
-	if err != nil {
-		return err
-	}
-	return mounts.Attach(t, place)
-}
-
-// hiddenFile returns a detached mount of one unreadable file.
-func (b *build) hiddenFile() (int, error) {
-	t, err := mounts.Tmpfs(unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, 0, "000", "size=4k")
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(t)
-	fd, err := unix.Openat(t, "hidden", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	unix.Close(fd)
-	return b.fileOf(t, "hidden", unix.MOUNT_ATTR_RDONLY)
 }

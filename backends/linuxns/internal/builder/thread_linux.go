@@ -16,6 +16,7 @@ import (
 type Thread struct {
 	work chan func()
 	home []namespace
+	root int // the host's root directory
 }
 
 // namespace is one that a build leaves and the next has to come back to.
@@ -27,7 +28,7 @@ type namespace struct {
 // NewThread starts a thread, which ends with Close. With prepare it is told its
 // number first.
 func NewThread(prepare func(tid int) error) (*Thread, error) {
-	t := &Thread{work: make(chan func())}
+	t := &Thread{work: make(chan func()), root: -1}
 	ready := make(chan error)
 	go func() {
 		// Never unlocked: the thread has namespaces and limits of its own and dies
@@ -44,6 +45,7 @@ func NewThread(prepare func(tid int) error) (*Thread, error) {
 		for _, n := range t.home {
 			unix.Close(n.fd)
 		}
+		unix.Close(t.root)
 	}()
 	if err := <-ready; err != nil {
 		t.Close()
@@ -71,14 +73,27 @@ func (t *Thread) open() error {
 		}
 		t.home = append(t.home, namespace{n.kind, fd})
 	}
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open root directory: %w", err)
+	}
+	t.root = root
 	return nil
 }
 
+// goHome ends in the directory in which the thread began: joining a mount
+// namespace leads onto whatever is mounted on top of its root.
 func (t *Thread) goHome() error {
 	for _, n := range t.home {
 		if err := unix.Setns(n.fd, n.kind); err != nil {
 			return fmt.Errorf("return to the host's namespaces: %w", err)
 		}
+	}
+	if err := unix.Fchdir(t.root); err != nil {
+		return fmt.Errorf("return to the host's root: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("return to the host's root: %w", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 )
@@ -31,8 +30,10 @@ type Entry struct {
 	// in the plan, and where in it.
 	Of  int
 	Rel string
-	// Slow marks a filesystem whose server can be gone: it is touched only by
-	// something with a time limit.
+	// Implied marks an alias that is no mount of the host; see [implied].
+	Implied bool
+	// Slow marks what cannot be reached without a filesystem whose server can be
+	// gone: it is touched only by something with a time limit.
 	Slow bool
 	// Cover: an excluded mount is hidden below an unreadable directory. Kernel
 	// filesystems need none.
@@ -42,8 +43,9 @@ type Entry struct {
 // Plan is the mounts of a view in the order to attach them; the first is "/".
 type Plan struct {
 	Entries []Entry
-	// Covers are the paths in the view at which the hidden host paths would be
-	// seen, through whatever mount.
+	// State and Covers are the paths in the view at which the state directory and
+	// the hidden host paths would be seen, through whatever mount.
+	State  []string
 	Covers []string
 }
 
@@ -52,16 +54,20 @@ var ErrNoRoot = errors.New("the root directory is not a mount point")
 
 // kernel lists filesystems that are views of the kernel, not places for files.
 var kernel = []string{
-	"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
+	"binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
 	"devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
-	"ramfs", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
+	"rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 }
 
 // local lists filesystems that cannot wait for another machine or process.
 var local = []string{
 	"bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs",
-	"nilfs2", "overlay", "reiserfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
+	"nilfs2", "overlay", "ramfs", "reiserfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
 }
+
+// automount is the filesystem whose directories mount something when they are
+// looked into.
+const automount = "autofs"
 
 // replaced are the directories that a view has of its own.
 var replaced = []string{"/proc", "/sys", "/dev", "/run"}
@@ -69,24 +75,28 @@ var replaced = []string{"/proc", "/sys", "/dev", "/run"}
 // Make plans the view of the given mounts with stateRoot and hide covered.
 func Make(all []Mount, stateRoot string, hide []string) (Plan, error) {
 	ms := Visible(all)
-	slices.SortStableFunc(ms, func(a, b Mount) int {
-		// By source first: a bind of a directory sorts before the mount that it was
-		// bound from when paths are compared, and would get a layer of its own.
-		if c := strings.Compare(a.Dev, b.Dev); c != 0 {
-			return c
-		}
-		if c := len(a.Root) - len(b.Root); c != 0 {
-			return c
-		}
-		if c := len(a.Point) - len(b.Point); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Point, b.Point)
-	})
-	var es []Entry
+	slices.SortStableFunc(ms, bySource)
+	es := make([]Entry, 0, len(ms))
 	for _, m := range ms {
 		es = append(es, treat(m, es, stateRoot))
 	}
+	slow(es, all)
+	p, err := arrange(append(es, implied(es)...))
+	if err != nil {
+		return Plan{}, err
+	}
+	p.State = p.seenAt(stateRoot)
+	for _, h := range hide {
+		p.Covers = append(p.Covers, p.seenAt(h)...)
+	}
+	slices.Sort(p.Covers)
+	p.Covers = slices.Compact(p.Covers)
+	return p, nil
+}
+
+// arrange puts the entries into the order of their paths, in which each comes
+// after what it is mounted in.
+func arrange(es []Entry) (Plan, error) {
 	order := make([]int, len(es))
 	for i := range order {
 		order[i] = i
@@ -110,18 +120,13 @@ func Make(all []Mount, stateRoot string, hide []string) (Plan, error) {
 	if root := p.Entries[0]; root.Treatment != Layer {
 		return Plan{}, fmt.Errorf("layer the root filesystem (%s): %s", root.FS, root.Reason)
 	}
-	for _, h := range append([]string{stateRoot}, hide...) {
-		p.Covers = append(p.Covers, p.seenAt(path.Clean(h))...)
-	}
-	slices.Sort(p.Covers)
-	p.Covers = slices.Compact(p.Covers)
 	return p, nil
 }
 
 // treat decides about m; done holds the mounts of the same device with shorter
 // roots, which is where an alias can point.
 func treat(m Mount, done []Entry, stateRoot string) Entry {
-	e := Entry{Mount: m, Slow: !slices.Contains(local, m.FS)}
+	e := Entry{Mount: m}
 	switch {
 	case m.Point == "/":
 	case underAny(m.Point, replaced...):
@@ -130,41 +135,46 @@ func treat(m Mount, done []Entry, stateRoot string) Entry {
 	case under(m.Point, stateRoot):
 		e.Treatment, e.Reason = Excluded, "below the state directory"
 		return e
+	case m.FS == automount:
+		e.Treatment, e.Reason, e.Cover = Excluded, "it mounts on demand, and a view triggers nothing on the host", true
+		return e
 	case slices.Contains(kernel, m.FS):
 		e.Treatment, e.Reason = Excluded, "kernel filesystem"
 		return e
 	}
-	for i, o := range done {
-		if o.Treatment == Layer && o.Dev == m.Dev && under(m.Root, o.Root) && !e.Slow && m.Point != "/" {
-			e.Treatment, e.Of, e.Rel = Alias, i, below(m.Root, o.Root)
-			e.Reason = "same files as " + join(o.Point, e.Rel)
-			return e
-		}
+	if i := source(m, done); i >= 0 {
+		o := done[i]
+		e.Treatment, e.Of, e.Rel = Alias, i, below(m.Root, o.Root)
+		e.Reason = "same files as " + join(o.Point, e.Rel)
+		return e
 	}
 	e.Treatment, e.Key = Layer, Key(m.Point)
 	return e
 }
 
-// seenAt returns every path of the view that leads to the host's path p.
-func (p Plan) seenAt(target string) []string {
-	home := -1
-	for i, e := range p.Entries {
-		if under(target, e.Point) && (home < 0 || len(e.Point) >= len(p.Entries[home].Point)) {
-			home = i
+// slow marks the mounts of a filesystem whose server can be gone, and those that
+// are reached only through one: below it, or on a directory that an automounter
+// watches.
+func slow(es []Entry, all []Mount) {
+	fs := map[int]string{}
+	for _, m := range all {
+		fs[m.ID] = m.FS
+	}
+	var waits []string
+	for i := range es {
+		e := &es[i]
+		// The root must be looked at anyway.
+		if e.Point == "/" || slices.Contains(local, e.FS) && fs[e.Parent] != automount {
+			continue
+		}
+		e.Slow = true
+		if !slices.Contains(kernel, e.FS) {
+			waits = append(waits, e.Point)
 		}
 	}
-	out := []string{target}
-	if home < 0 {
-		return out
+	for i := range es {
+		es[i].Slow = es[i].Slow || underAny(es[i].Point, waits...)
 	}
-	h := p.Entries[home]
-	within := join(h.Root, below(target, h.Point))
-	for _, e := range p.Entries {
-		if e.Dev == h.Dev && under(within, e.Root) {
-			out = append(out, join(e.Point, below(within, e.Root)))
-		}
-	}
-	return out
 }
 
 // Key is the directory name of the layer over a mount point: readable, without

@@ -3,13 +3,15 @@ package mountplan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/moby/sys/mountinfo"
 )
 
-// table parses "id parent dev root point fs [ro]" lines.
+// table parses "id parent dev root point fs [ro | subvol=…]" lines.
 func table(t *testing.T, text string) []Mount {
 	t.Helper()
 	var ms []Mount
@@ -24,6 +26,9 @@ func table(t *testing.T, text string) []Mount {
 			t.Fatalf("%q: %v", l, err)
 		}
 		m.ReadOnly = opt == "ro"
+		if sub, ok := strings.CutPrefix(opt, "subvol="); ok {
+			m.Subvolume = sub
+		}
 		ms = append(ms, m)
 	}
 	return ms
@@ -42,12 +47,20 @@ func render(p Plan) string {
 		default:
 			fmt.Fprintf(&b, ": %s", e.Reason)
 		}
-		if e.Slow && e.Treatment == Layer {
+		if e.Slow && e.Treatment != Excluded {
 			b.WriteString(" slow")
+		}
+		if e.Implied {
+			b.WriteString(" implied")
+		}
+		if e.Cover {
+			b.WriteString(" covered")
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "cover %s\n", strings.Join(p.Covers, " "))
+	covers := slices.Concat(p.Covers, p.State)
+	slices.Sort(covers)
+	fmt.Fprintf(&b, "cover %s\n", strings.Join(covers, " "))
 	return b.String()
 }
 
@@ -100,9 +113,9 @@ func TestMake(t *testing.T) {
 		{
 			name: "parts of one filesystem that do not hold each other",
 			mounts: `
-				1 0 0:30 /@ / btrfs
-				2 1 0:30 /@home /home btrfs
-				3 1 0:30 /@home/u /mnt/u btrfs`,
+				1 0 0:30 /@ / btrfs subvol=/@
+				2 1 0:30 /@home /home btrfs subvol=/@home
+				3 1 0:30 /@home/u /mnt/u btrfs subvol=/@home`,
 			state: "/state",
 			want: `
 				/ layer root
@@ -158,16 +171,119 @@ func TestMake(t *testing.T) {
 				cover /state`,
 		},
 		{
+			name: "what hides itself is hidden, in whatever order it was mounted",
+			mounts: `
+				1 0 8:1 / / ext4
+				2 1 8:2 / /a/b ext4
+				3 2 8:3 / /a/b xfs
+				4 1 8:4 / /a xfs
+				5 1 8:5 / /c xfs
+				6 1 8:6 / /c/d ext4`,
+			state: "/state",
+			want: `
+				/ layer root
+				/a layer %2fa
+				/c layer %2fc
+				cover /state`,
+		},
+		{
+			name: "a subvolume has its own layer, and shows in the whole filesystem",
+			mounts: `
+				1 0 0:30 /@ / btrfs subvol=/@
+				2 1 0:30 /@home /home btrfs subvol=/@home
+				3 1 0:30 / /mnt/all btrfs subvol=/
+				4 1 0:30 /snap/1 /mnt/one btrfs subvol=/snap/1
+				5 1 0:30 /@home/u /u btrfs subvol=/@home
+				6 3 8:2 / /mnt/all/@ ext4`,
+			state: "/home/state",
+			want: `
+				/ layer root
+				/home layer %2fhome
+				/mnt/all layer %2fmnt%2fall
+				/mnt/all/@ layer %2fmnt%2fall%2f@
+				/mnt/all/@home alias of /home at . implied
+				/mnt/all/snap/1 alias of /mnt/one at . implied
+				/mnt/one layer %2fmnt%2fone
+				/u alias of /home at u
+				cover /home/state /mnt/all/@home/state`,
+		},
+		{
+			name: "what can be written is never an alias of what cannot",
+			mounts: `
+				1 0 8:1 / / ext4
+				2 1 8:2 / /a ext4 ro
+				3 1 8:2 / /later ext4
+				4 1 8:3 / /ro ext4 ro
+				5 1 8:3 /data /rw ext4`,
+			state: "/state",
+			want: `
+				/ layer root
+				/a alias of /later at .
+				/later layer %2flater
+				/ro layer %2fro
+				/ro/data alias of /rw at . implied
+				/rw layer %2frw
+				cover /state`,
+		},
+		{
+			name: "a source that was removed is nowhere else",
+			mounts: `
+				1 0 8:1 / / ext4
+				2 1 8:1 /srv/old//deleted /mnt/old ext4
+				3 1 8:1 /etc/f//deleted /etc/g ext4`,
+			state: "/state",
+			want: `
+				/ layer root
+				/etc/g layer %2fetc%2fg
+				/mnt/old layer %2fmnt%2fold
+				cover /state`,
+		},
+		{
 			name: "filesystems of other machines are slow, and never a source",
 			mounts: `
 				1 0 8:1 / / ext4
 				2 1 0:40 / /net/a nfs4
 				3 1 0:40 /x /net/b nfs4
-				4 1 0:41 / /net autofs`,
+				4 2 8:2 / /net/a/local ext4
+				5 4 8:2 /data /net/a/local/bound ext4
+				6 1 8:2 / /here ext4`,
 			state: "/state",
 			want: `
 				/ layer root
-				/net excluded: kernel filesystem
+				/here layer %2fhere
+				/net/a layer %2fnet%2fa slow
+				/net/a/local alias of /here at . slow
+				/net/a/local/bound alias of /here at data slow
+				/net/b layer %2fnet%2fb slow
+				cover /state`,
+		},
+		{
+			name: "an automounter is never woken, and what it mounted is reached with care",
+			mounts: `
+				1 0 8:1 / / ext4
+				2 1 0:41 / /net autofs
+				3 2 0:42 / /net/a nfs4
+				4 1 0:43 / /boot/efi autofs
+				5 4 8:2 / /boot/efi vfat
+				6 1 0:44 / /mnt/later autofs`,
+			state: "/state",
+			want: `
+				/ layer root
+				/boot/efi layer %2fboot%2fefi slow
+				/mnt/later excluded: it mounts on demand, and a view triggers nothing on the host covered
+				/net excluded: it mounts on demand, and a view triggers nothing on the host covered
+				/net/a layer %2fnet%2fa slow
+				cover /state`,
+		},
+		{
+			name: "files in memory are files",
+			mounts: `
+				1 0 8:1 / / ext4
+				2 1 0:40 / /mnt/ram ramfs`,
+			state: "/state",
+			want: `
+				/ layer root
+				/mnt/ram layer %2fmnt%2fram
 				cover /state`,
 		},
 		{
@@ -199,17 +315,6 @@ func TestMake(t *testing.T) {
 	}
 }
 
-func TestMakeSlow(t *testing.T) {
-	p, err := Make(table(t, "1 0 8:1 / / ext4\n2 1 0:40 / /net/a nfs4\n3 1 0:40 /x /net/b nfs4"), "/state", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "/ layer root\n/net/a layer %2fnet%2fa slow\n/net/b layer %2fnet%2fb slow\ncover /state\n"
-	if got := render(p); got != want {
-		t.Errorf("got\n%s", got)
-	}
-}
-
 func TestMakeWithoutARoot(t *testing.T) {
 	if _, err := Make(table(t, "2 1 8:2 / /home ext4"), "/state", nil); !errors.Is(err, ErrNoRoot) {
 		t.Errorf("error %v", err)
@@ -220,5 +325,63 @@ func TestKeyOfALongPath(t *testing.T) {
 	a, b := Key("/"+strings.Repeat("a", 300)+"1"), Key("/"+strings.Repeat("a", 300)+"2")
 	if a == b || len(a) > 255 {
 		t.Errorf("keys %q and %q", a, b)
+	}
+}
+
+func TestNames(t *testing.T) {
+	ms := Visible(table(t, `
+		1 0 8:1 / / ext4
+		2 1 8:1 /etc/conf /run/conf ext4
+		3 1 8:2 / /data ext4
+		4 1 8:2 /d /mnt/d ext4
+		5 1 8:1 /data/d /mnt/hidden ext4`))
+	for target, want := range map[string][]string{
+		"/etc/conf": {"/run/conf"}, "/etc": nil, "/data/d": {"/mnt/d"}, "/data": nil, "/run/conf": nil,
+	} {
+		if d := cmp.Diff(want, Names(ms, target)); d != "" {
+			t.Errorf("%s (-want +got)\n%s", target, d)
+		}
+	}
+}
+
+// What a process stands on is its root, whatever is mounted there later.
+func TestMountsOnTheRoot(t *testing.T) {
+	ms := table(t, `
+		1 0 8:1 / / ext4
+		2 1 8:2 / /home ext4
+		3 1 0:50 / / tmpfs
+		4 3 8:3 / /home ext4
+		5 3 8:4 / / xfs`)
+	markBeyond(ms, 1)
+	if n := OnRoot(ms); n != 2 {
+		t.Errorf("%d mounts on the root", n)
+	}
+	p, err := Make(ms, "/state", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := render(p), "/ layer root\n/home layer %2fhome\ncover /state\n"; got != want || p.Entries[1].ID != 2 {
+		t.Errorf("got %s (%+v)", got, p.Entries)
+	}
+	for i := range ms {
+		ms[i].beyondLookup = false
+	}
+	if p, err = Make(ms, "/state", nil); err != nil || len(p.Entries) != 1 || p.Entries[0].ID != 5 {
+		t.Errorf("for one who came later: %+v, %v", p.Entries, err)
+	}
+}
+
+func TestMarksAndOptions(t *testing.T) {
+	const line = `36 35 98:0 /@/a\040b /mnt/new\012line\134and,comma:"colon" rw,noatime,nosuid,nosymfollow master:1 - btrfs /dev/x ro,subvolid=256,subvol=/@`
+	infos, err := mountinfo.GetMountsFromReader(strings.NewReader(line+"\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Mount{
+		ID: 36, Parent: 35, Dev: "98:0", Root: "/@/a b", Point: "/mnt/new\nline\\and,comma:\"colon\"", FS: "btrfs",
+		Subvolume: "/@", ReadOnly: true, NoSuid: true, NoSymFollow: true,
+	}
+	if d := cmp.Diff(want, parse(infos[0]), cmp.AllowUnexported(Mount{})); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 )
 
 // Mount is one line of mountinfo, with what the plan needs of it.
@@ -16,10 +17,19 @@ type Mount struct {
 	Root       string // what of the filesystem is mounted, a path within it
 	Point      string
 	FS         string
-	ReadOnly   bool
-	NoSuid     bool
-	NoExec     bool
+	// Subvolume is the btrfs subvolume that Root is in.
+	Subvolume string
+	// ReadOnly: the mount or the whole filesystem.
+	ReadOnly     bool
+	NoSuid       bool
+	NoExec       bool
+	NoSymFollow  bool
+	beyondLookup bool
 }
+
+// deleted ends the root of a mount whose source was removed. No path holds two
+// slashes in a row, so no name can look like it.
+const deleted = "//deleted"
 
 // Read returns the mounts of the calling thread's mount namespace. The thread
 // matters: a builder is one thread of a process that lives on the host.
@@ -34,56 +44,124 @@ func Read() ([]Mount, error) {
 		return nil, fmt.Errorf("read mount table: %w", err)
 	}
 	out := make([]Mount, 0, len(infos))
+	tops := 0
 	for _, i := range infos {
-		opts := "," + i.Options + ","
-		out = append(out, Mount{
-			ID: i.ID, Parent: i.Parent, Dev: fmt.Sprintf("%d:%d", i.Major, i.Minor),
-			Root: i.Root, Point: i.Mountpoint, FS: i.FSType,
-			ReadOnly: strings.Contains(opts, ",ro,"),
-			NoSuid:   strings.Contains(opts, ",nosuid,"),
-			NoExec:   strings.Contains(opts, ",noexec,"),
-		})
+		m := parse(i)
+		if m.Point == "/" {
+			tops++
+		}
+		out = append(out, m)
+	}
+	if tops > 1 {
+		var st unix.Statx_t
+		if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_MNT_ID, &st); err != nil {
+			return nil, fmt.Errorf("look at the root directory: %w", err)
+		}
+		markBeyond(out, int(st.Mnt_id))
 	}
 	return out, nil
 }
 
-// Visible returns the mounts that a path lookup can reach. A mount is hidden by
-// a later one on the same place, or on a directory above it in the same parent.
-func Visible(all []Mount) []Mount {
-	byID := map[int]Mount{}
-	for _, m := range all {
-		byID[m.ID] = m
+func parse(i *mountinfo.Info) Mount {
+	own, fs := ","+i.Options+",", ","+i.VFSOptions+","
+	m := Mount{
+		ID: i.ID, Parent: i.Parent, Dev: fmt.Sprintf("%d:%d", i.Major, i.Minor),
+		Root: i.Root, Point: i.Mountpoint, FS: i.FSType,
+		ReadOnly:    strings.Contains(own, ",ro,") || strings.Contains(fs, ",ro,"),
+		NoSuid:      strings.Contains(own, ",nosuid,"),
+		NoExec:      strings.Contains(own, ",noexec,"),
+		NoSymFollow: strings.Contains(own, ",nosymfollow,"),
 	}
-	hidden := map[int]bool{}
-	for i, m := range all {
-		for j, o := range all {
-			if o.ID == m.ID {
-				continue
-			}
-			stacked := o.Parent == m.ID && o.Point == m.Point
-			above := j > i && o.Parent == m.Parent && under(m.Point, o.Point)
-			if stacked || above {
-				hidden[m.ID] = true
+	if _, rest, ok := strings.Cut(fs, ",subvol="); ok && m.FS == "btrfs" {
+		// The last option; a comma in the name is not escaped.
+		m.Subvolume = strings.TrimSuffix(rest, ",")
+	}
+	return m
+}
+
+// markBeyond marks what is mounted on top of the directory that is the caller's
+// root. A path lookup begins at the root and does not look at what is on it, so
+// a process that was there first never sees that; one that joins the mount
+// namespace later starts on it.
+func markBeyond(ms []Mount, root int) {
+	at := map[int]int{}
+	for i, m := range ms {
+		at[m.ID] = i
+	}
+	if _, ok := at[root]; !ok {
+		return
+	}
+	for i := range ms {
+		for m, hops := ms[i], 0; hops <= len(ms); hops++ {
+			if m.ID == root {
 				break
 			}
+			up, ok := at[m.Parent]
+			if m.Point == "/" || !ok {
+				ms[i].beyondLookup = true
+				break
+			}
+			m = ms[up]
+		}
+	}
+}
+
+// OnRoot counts the mounts on top of the caller's root directory.
+func OnRoot(ms []Mount) int {
+	n := 0
+	for _, m := range ms {
+		if m.beyondLookup && m.Point == "/" {
+			n++
+		}
+	}
+	return n
+}
+
+// Visible returns the mounts that a path lookup can reach, by doing the lookup:
+// from the root mount along the path of each, through whatever is mounted on the
+// way, and seeing whether it ends there.
+func Visible(all []Mount) []Mount {
+	type place struct {
+		parent int
+		point  string
+	}
+	on := make(map[place]int, len(all)) // the mount at a place of a mount
+	known := make(map[int]bool, len(all))
+	for _, m := range all {
+		known[m.ID] = true
+	}
+	root := -1
+	for i, m := range all {
+		switch {
+		case m.beyondLookup:
+		case m.Point == "/" && (m.Parent == m.ID || !known[m.Parent]):
+			root = i
+		default:
+			on[place{m.Parent, m.Point}] = i
 		}
 	}
 	var out []Mount
-	for _, m := range all {
-		reachable := !hidden[m.ID]
-		for p, seen := m, 0; reachable && seen <= len(all); seen++ {
-			parent, ok := byID[p.Parent]
-			if !ok || parent.ID == p.ID {
-				break
-			}
-			// A parent hidden only by a mount that we stand on is no obstacle: then it
-			// is our own stack.
-			if hidden[parent.ID] && parent.Point != p.Point {
-				reachable = false
-			}
-			p = parent
+	for i, m := range all {
+		at := root
+		if at < 0 { // in a chroot nothing above tells what is hidden
+			at = i
 		}
-		if reachable {
+		down := func(point string) {
+			for hops := 0; at >= 0 && hops <= len(all); hops++ {
+				next, ok := on[place{all[at].ID, point}]
+				if !ok || next == at {
+					return
+				}
+				at = next
+			}
+		}
+		down("/")
+		for j := 1; j <= len(m.Point) && m.Point != "/"; j++ {
+			if j == len(m.Point) || m.Point[j] == '/' {
+				down(m.Point[:j])
+			}
+		}
+		if at == i && !m.beyondLookup {
 			out = append(out, m)
 		}
 	}
