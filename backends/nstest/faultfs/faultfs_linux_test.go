@@ -187,3 +187,31 @@ func TestFilledToTheLastInode(t *testing.T) {
 	free()
 	write(t, filepath.Join(fs.Dir, "g"), "room again")
 }
+
+func TestReadOnlyUntilRemounted(t *testing.T) {
+	nstest.NewMount(t, nstest.Tool("mkfs.ext4"))
+	fs := faultfs.New(t, faultfs.Ext4)
+	name := filepath.Join(fs.Dir, "f")
+	for _, open := range []bool{false, true} {
+		write(t, name, "before")
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !open {
+			f.Close()
+		}
+		fs.ReadOnly()
+		if err := os.WriteFile(filepath.Join(fs.Dir, "g"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+			t.Errorf("open file %v: new file: %v, want EROFS", open, err)
+		}
+		if open {
+			if _, err := f.WriteString("after!"); !errors.Is(err, unix.EROFS) {
+				t.Errorf("write to the open file: %v, want EROFS", err)
+			}
+			f.Close()
+		}
+		fs.Remount()
+		write(t, name, "again!")
+	}
+}
