@@ -77,8 +77,12 @@ func TestNotesOnHardLinks(t *testing.T) {
 		{
 			"many files become one",
 			[]change.Change{
-				{Path: "/a", New: want("n", "")}, {Path: "/b", New: want("n", "/a")}, {Path: "/c", New: want("n", "/a")},
-				{Path: "/d", New: want("n", "/a")}, {Path: "/e", New: want("n", "/a")}, {Path: "/f", New: want("n", "/a")},
+				{Path: "/a", New: want("n", "")},
+				{Path: "/b", New: want("n", "/a")},
+				{Path: "/c", New: want("n", "/a")},
+				{Path: "/d", New: want("n", "/a")},
+				{Path: "/e", New: want("n", "/a")},
+				{Path: "/f", New: want("n", "/a")},
 			},
 			[]string{"/a, /b, /c and 3 more names become one file"},
 		},
