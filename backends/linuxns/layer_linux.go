@@ -35,12 +35,13 @@ func (v *View) Changes(ctx context.Context) (backends.Difference, error) {
 	if err != nil {
 		return backends.Difference{}, err
 	}
-	stepped, err := rec.View.WentBack()
+	when, err := rec.Window()
 	if err != nil {
 		return backends.Difference{}, err
 	}
 	d, err := upper.Diff(v.spec.Dir, upper.DiffOptions{
-		Env: v.spec.Name, Base: v.spec.Base, TView: rec.View.Time, Stepped: stepped, Stop: ctx.Err,
+		Env: v.spec.Name, Base: v.spec.Base, TView: when.TView, TExec: when.TExec, Stepped: when.Stepped,
+		Stop: ctx.Err,
 	})
 	if err != nil {
 		return backends.Difference{}, fmt.Errorf("derive changes: %w", err)

@@ -1,6 +1,7 @@
 package envdir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -12,12 +13,14 @@ import (
 
 // margin is subtracted from a stamp: the ctime of a file comes from the
 // kernel's coarse clock and was measured up to 2 ms behind a reading of
-// CLOCK_REALTIME taken before the write; a tick may be 10 ms.
-const margin = 10 * time.Millisecond
+// CLOCK_REALTIME taken before the write; a tick may be 10 ms. A step of the
+// clock that is too small to be noticed is in it, too.
+const margin = 10*time.Millisecond + maxStep
 
 // maxStep is how far the wall clock may move backwards against the boot clock
-// before times of files stop meaning anything.
-const maxStep = time.Second
+// before times of files stop meaning anything. Both are slewed alike, so they
+// come apart by steps only, and by what lies between two readings.
+const maxStep = time.Millisecond
 
 // Clock is a moment comparable with the ctime of files on the state filesystem.
 type Clock struct {
@@ -53,13 +56,11 @@ func (d Dir) Stamp() (Clock, error) {
 	return Clock{Time: st.Ctim.Nano() - int64(margin), Offset: off, BootID: BootID()}, nil
 }
 
-// WentBack reports whether the wall clock was set back since c was taken.
+// WentBack reports whether the wall clock was set back since c was taken. That
+// it was set before this boot, while nobody looked, cannot be excluded.
 func (c Clock) WentBack() (bool, error) {
-	if c.Stepped {
+	if c.Stepped || c.BootID != BootID() {
 		return true, nil
-	}
-	if c.BootID != BootID() { // offsets of two boots do not compare
-		return false, nil
 	}
 	now, err := offset()
 	if err != nil {
@@ -68,13 +69,25 @@ func (c Clock) WentBack() (bool, error) {
 	return c.Offset-now > int64(maxStep), nil
 }
 
+// offset is CLOCK_REALTIME minus CLOCK_BOOTTIME. Who is interrupted between the
+// two readings tries again; the closest readings stand.
 func offset() (int64, error) {
-	var real, boot unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &real); err != nil {
-		return 0, fmt.Errorf("read clock: %w", err)
+	var best, width int64
+	for try := range 10 {
+		var before, real, after unix.Timespec
+		if err := errors.Join(
+			unix.ClockGettime(unix.CLOCK_BOOTTIME, &before),
+			unix.ClockGettime(unix.CLOCK_REALTIME, &real),
+			unix.ClockGettime(unix.CLOCK_BOOTTIME, &after),
+		); err != nil {
+			return 0, fmt.Errorf("read clock: %w", err)
+		}
+		if w := after.Nano() - before.Nano(); try == 0 || w < width {
+			width, best = w, real.Nano()-before.Nano()-w/2
+		}
+		if width < int64(maxStep)/20 {
+			break
+		}
 	}
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
-		return 0, fmt.Errorf("read clock: %w", err)
-	}
-	return real.Nano() - boot.Nano(), nil
+	return best, nil
 }

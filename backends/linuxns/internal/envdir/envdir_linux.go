@@ -54,7 +54,10 @@ type Holder struct {
 	Init      int    `json:"init,omitempty"`
 	InitStart uint64 `json:"init_start,omitempty"`
 	// View says since when what the view shows can have come apart from the host.
-	View   Clock            `json:"view"`
+	View Clock `json:"view"`
+	// Exec says since when the earliest command runs that can have written what has
+	// no origin yet; it is never before View.
+	Exec   Clock            `json:"exec"`
 	Mounts []backends.Mount `json:"mounts,omitempty"`
 	// Relay lists ports that were added after the environment was made.
 	Relay []uint16 `json:"relay,omitempty"`

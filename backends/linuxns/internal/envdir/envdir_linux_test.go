@@ -111,8 +111,9 @@ func TestWentBack(t *testing.T) {
 		{"no step", func(*Clock) {}, false},
 		{"a step back", func(c *Clock) { c.Offset += int64(2 * time.Second) }, true},
 		{"a step forward", func(c *Clock) { c.Offset -= int64(time.Hour) }, false},
-		{"a correction", func(c *Clock) { c.Offset += int64(100 * time.Millisecond) }, false},
-		{"another boot", func(c *Clock) { c.Offset += int64(time.Hour); c.BootID = "x" }, false},
+		{"a small step back", func(c *Clock) { c.Offset += int64(3 * time.Millisecond) }, true},
+		{"what two readings differ by", func(c *Clock) { c.Offset += int64(100 * time.Microsecond) }, false},
+		{"another boot, whose clock nobody watched", func(c *Clock) { c.BootID = "x" }, true},
 		{"seen before", func(c *Clock) { c.Stepped = true; c.BootID = "x" }, true},
 	} {
 		moved := c

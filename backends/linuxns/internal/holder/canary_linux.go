@@ -112,7 +112,7 @@ func (h *Holder) world(ctx context.Context, where backends.Where, cancel context
 	if where != backends.InCandidate {
 		return env, func() {}, nil
 	}
-	v, err := h.ensure(ctx, false)
+	v, err := h.look(ctx)
 	if err != nil {
 		return env, nil, err
 	}

@@ -41,8 +41,7 @@ type Holder struct {
 	frozen int
 	thawed *sync.Cond
 	twin   *nettwin.Twin
-	// dated: everything in the layers has its origin.
-	dated bool
+	dates  dates
 	// builder is started by the first build.
 	builder *builder.Thread
 	notes   []string // of the choice of mode
@@ -153,7 +152,7 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	}
 	// Should the view die before it accepts the command, the client reads the end
 	// of its connection and tries once more.
-	h.dated = false
+	h.dates.done = false
 	h.sessions.add(v, c, h.ended)
 	if v == was {
 		return nil
@@ -190,24 +189,15 @@ func (h *Holder) ended() {
 		return
 	}
 	busy, err := h.busy()
-	if err == nil && !busy {
+	switch {
+	case err == nil && busy:
+		h.dateBeside()
+	case err == nil:
 		err = errors.Join(h.stop(), h.record())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)
 	}
-}
-
-// date records origins unless nothing can have been written since it was done.
-func (h *Holder) date() error {
-	if h.dated {
-		return nil
-	}
-	if err := h.recordOrigins(); err != nil {
-		return err
-	}
-	h.dated = true
-	return nil
 }
 
 // record stores what changed about the holder. Where nothing did, as with most

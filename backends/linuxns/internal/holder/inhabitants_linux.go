@@ -16,7 +16,16 @@ import (
 // busy reports whether the view is in use. The caller holds h.mu.
 func (h *Holder) busy() (bool, error) {
 	// A check goes on beside a command: a rebuild would end its candidates.
-	if h.sessions.any() || h.canaries.any() || h.group.Populated(viewGroup+"/commands") {
+	if h.canaries.any() {
+		return true, nil
+	}
+	return h.lives()
+}
+
+// lives reports whether anything is alive in the view that could write to it.
+// Candidates have layers of their own. The caller holds h.mu.
+func (h *Holder) lives() (bool, error) {
+	if h.sessions.any() || h.group.Populated(viewGroup+"/commands") {
 		return true, nil
 	}
 	ps, err := h.inhabitants()

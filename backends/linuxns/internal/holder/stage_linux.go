@@ -93,16 +93,3 @@ func (h *Holder) stageable(p string) error {
 	}
 	return nil
 }
-
-// recordOrigins writes down what upper entries came from, as far as that is
-// known now.
-func (h *Holder) recordOrigins() error {
-	stepped, err := h.rec.View.WentBack()
-	if err != nil {
-		return err
-	}
-	if stepped {
-		h.rec.View.Stepped = true
-	}
-	return upper.Record(h.spec.Dir, upper.Window{TView: h.rec.View.Time, Stepped: stepped})
-}

@@ -30,6 +30,7 @@ type view struct {
 	proc *os.Process
 	gone chan struct{} // closed when everything in the pid namespace is gone
 	ns   *os.File      // the builder's mount namespace
+	made time.Time
 }
 
 func (v *view) alive() bool {
@@ -41,19 +42,40 @@ func (v *view) alive() bool {
 	}
 }
 
-// ensure returns a live view. With fresh, one in which nothing lives is built
-// again first: an overlay keeps serving names and files that the host has
-// replaced since it was mounted. The caller holds h.mu.
+// young is how long a view in which nothing lives is good for what needs no new
+// one for every step, as the probes of one check.
+const young = time.Second
+
+// ensure returns a live view for something that writes to it. With fresh, one in
+// which nothing lives is built again first, otherwise only where it is not young:
+// an overlay keeps serving names and files that the host has replaced since it
+// was mounted. The caller holds h.mu.
 func (h *Holder) ensure(ctx context.Context, fresh bool) (*view, error) {
 	if v := h.view; v != nil && v.alive() {
-		if !fresh {
-			return v, nil
+		switch lives, err := h.lives(); {
+		case err != nil || lives:
+			return v, err
+		case h.canaries.any(), !fresh && time.Since(v.made) < young:
+			return v, h.begin()
 		}
+	}
+	return h.rebuild(ctx)
+}
+
+// look returns a live view for something that only looks at it. The caller holds
+// h.mu.
+func (h *Holder) look(ctx context.Context) (*view, error) {
+	if v := h.view; v != nil && v.alive() {
 		busy, err := h.busy()
-		if err != nil || busy {
+		if err != nil || busy || time.Since(v.made) < young {
 			return v, err
 		}
 	}
+	return h.rebuild(ctx)
+}
+
+// rebuild ends the view, if there is one, and builds it again.
+func (h *Holder) rebuild(ctx context.Context) (*view, error) {
 	if err := h.stop(); err != nil {
 		return nil, err
 	}
@@ -135,7 +157,7 @@ func (h *Holder) build(ctx context.Context) (_ *view, err error) {
 		return nil, err
 	}
 	h.dropRun()
-	v := &view{conn: conn, ns: built.MountNS, gone: make(chan struct{})}
+	v := &view{conn: conn, ns: built.MountNS, gone: make(chan struct{}), made: time.Now()}
 	if v.proc, err = os.FindProcess(built.PID); err != nil {
 		built.MountNS.Close()
 		return nil, fmt.Errorf("follow init: %w", err)
@@ -148,7 +170,8 @@ func (h *Holder) build(ctx context.Context) (_ *view, err error) {
 	h.view = v
 	h.rec.Init = built.PID
 	h.rec.InitStart, _ = envdir.StartTime(built.PID)
-	h.rec.View, h.rec.Mounts, h.built, h.silent = now, built.Mounts, built.Notes, built.Silent
+	h.rec.View, h.rec.Exec = now, now
+	h.rec.Mounts, h.built, h.silent = built.Mounts, built.Notes, built.Silent
 	if built.Resolver != nil {
 		if err := h.dir.StoreResolver(built.Resolver); err != nil {
 			return nil, err
