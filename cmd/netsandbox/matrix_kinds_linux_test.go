@@ -39,6 +39,8 @@ var matrixKinds = []matrixKind{
 	{"absent", func(*maker) {}, `away`},
 	{"regular", func(m *maker) { m.file("t", "host\n", 0o644) }, `plain; echo view > t`},
 	{"empty", func(m *maker) { m.file("t", "", 0o640) }, `away; : > t`},
+	{"large sparse", func(m *maker) { m.sparse("t", 0, 3) }, `away; truncate -s $large t
+for n in 1 5 6; do printf view | dd of=t bs=1 seek=$((n * (large / 8) + 5)) conv=notrunc status=none; done`},
 	{"symlink", func(m *maker) { m.do(os.Symlink("target", m.path("t"))) }, `away; ln -s ./target t`},
 	{"dangling symlink", func(m *maker) { m.do(os.Symlink("nowhere", m.path("t"))) }, `away; ln -s /no/such/place t`},
 	{"directory", func(m *maker) { m.dir("t", 0o755) }, `
@@ -54,16 +56,42 @@ if plaindir; then find t -mindepth 1 -delete; else away; mkdir t; fi; chmod 2750
 		m.file("t/o", "host o", 0o644)
 		m.file("t/p", "host p", 0o644)
 	}, `away; mkdir -m 755 t; echo view > t/o; mkdir t/a`},
+	{"fifo", func(m *maker) { m.do(unix.Mkfifo(m.path("t"), 0o600)) }, `away; mkfifo -m 622 t`},
+	{"hard-link pair", func(m *maker) {
+		m.file("t", "host\n", 0o644)
+		m.do(os.Link(m.path("t"), m.path("t2")))
+	}, `away; echo view > t; ln t t2`},
 	{"running binary", func(m *maker) { m.running("t") }, `away; cp /bin/true t; ./t`},
 	{"setuid", func(m *maker) {
 		m.file("t", "host\n", 0o755)
 		m.do(os.Chown(m.path("t"), 7, 8), unix.Chmod(m.path("t"), 0o4755))
 	}, `plain; chown 8:7 t; chmod 6711 t`},
+	{"capability", func(m *maker) {
+		m.file("t", "host\n", 0o755)
+		m.run("setcap", "cap_net_raw=ep", "t")
+	}, `plain; setcap cap_net_bind_service=ei t`},
+	{"ACL", func(m *maker) {
+		m.file("t", "host\n", 0o640)
+		m.run("setfacl", "-m", "u:7:rw,g:8:r", "t")
+	}, `plain; setfacl -m u:9:rx t`},
+	{"default ACL", func(m *maker) {
+		m.dir("t", 0o750)
+		m.run("setfacl", "-d", "-m", "g:8:rwx", "t")
+		m.run("cp", "target", "t/child") // inherits
+	}, `plaindir || { away; mkdir t; }; setfacl -d -m u:9:rwx t; setfacl -m u:9:x t; mkdir -p t/child2`},
+	{"xattr", func(m *maker) {
+		m.file("t", "host\n", 0o644)
+		m.run("setfattr", "-n", "user.host", "-v", "h", "t")
+		m.run("setfattr", "-n", "user.both", "-v", "h", "t")
+	}, `plain; setfattr -n user.view -v v t; setfattr -n user.both -v v t; setfattr -x user.host t 2>/dev/null || :`},
+	{"immutable", func(m *maker) { m.file("t", "host\n", 0o644) }, `plain; echo fixed > t
+if chattr +i t 2>/dev/null; then echo 'chattr was not refused'; exit 1; fi`},
 }
 
 // maker makes the host's side of one pair; the first error stays.
 type maker struct {
 	at      string
+	large   int64 // size of what is large
 	started *[]*exec.Cmd
 	err     error
 }
@@ -78,6 +106,20 @@ func (m *maker) file(name, content string, mode uint32) {
 
 func (m *maker) dir(name string, mode uint32) {
 	m.do(os.Mkdir(m.path(name), 0o700), unix.Chmod(m.path(name), mode))
+}
+
+// sparse makes a large file with islands of data at some of its eighths.
+func (m *maker) sparse(name string, islands ...int64) {
+	f, err := os.Create(m.path(name))
+	if err != nil {
+		m.do(err)
+		return
+	}
+	for _, n := range islands {
+		_, err := f.WriteAt([]byte("host"), n*(m.large/8))
+		m.do(err)
+	}
+	m.do(f.Truncate(m.large), f.Close())
 }
 
 // running makes a program and starts it. Until it ends, its file is busy:
@@ -121,9 +163,9 @@ func matrixPairs(kinds []matrixKind) []matrixPair {
 
 // matrixScript is what one command in the view does to make its side of the
 // pairs. A pair that fails ends it with the pair's name.
-func matrixScript(base string, pairs []matrixPair) string {
+func matrixScript(base string, large int64, pairs []matrixPair) string {
 	var b strings.Builder
-	b.WriteString(matrixPrelude)
+	fmt.Fprintf(&b, "%slarge=%d\n", matrixPrelude, large)
 	for _, p := range pairs {
 		fmt.Fprintf(&b, "cd '%s/%s' || exit\n( %s\n) || { echo '%[2]s failed' >&2; exit 9; }\n", base, p.dir(), strings.TrimSpace(p.view.view))
 	}

@@ -17,11 +17,12 @@ import (
 type matrixWorld struct {
 	*crashWorld
 	pairs []matrixPair
+	large int64 // size of what is large
 }
 
 // newMatrixWorld makes the host's side, and an environment that has seen nothing
 // yet. Call nstest.New before.
-func newMatrixWorld(t *testing.T, bin string, pairs []matrixPair) *matrixWorld {
+func newMatrixWorld(t *testing.T, bin string, large int64, pairs []matrixPair) *matrixWorld {
 	t.Helper()
 	// A mount of its own keeps what a transaction hides at the top of its target's
 	// mount out of the machine's root.
@@ -29,7 +30,7 @@ func newMatrixWorld(t *testing.T, bin string, pairs []matrixPair) *matrixWorld {
 	if err := bindOnItself(place); err != nil {
 		t.Fatal(err)
 	}
-	w := &matrixWorld{&crashWorld{t: t, bin: bin, state: filepath.Join(place, "state"), base: filepath.Join(place, "base")}, pairs}
+	w := &matrixWorld{&crashWorld{t: t, bin: bin, state: filepath.Join(place, "state"), base: filepath.Join(place, "base")}, pairs, large}
 	w.env = append(os.Environ(), "NETSANDBOX_STATE_DIR="+w.state)
 	if err := os.Mkdir(w.base, 0o755); err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func newMatrixWorld(t *testing.T, bin string, pairs []matrixPair) *matrixWorld {
 		}
 	})
 	for _, p := range pairs {
-		m := &maker{at: filepath.Join(w.base, p.dir()), started: &started}
+		m := &maker{at: filepath.Join(w.base, p.dir()), large: large, started: &started}
 		m.do(os.Mkdir(m.at, 0o755))
 		m.file("target", "both sides leave this alone", 0o644)
 		p.host.host(m)
@@ -58,7 +59,7 @@ func newMatrixWorld(t *testing.T, bin string, pairs []matrixPair) *matrixWorld {
 // rehearse makes the view's side by commands in the view.
 func (w *matrixWorld) rehearse() {
 	w.t.Helper()
-	w.must("exec", "e", "--", "sh", "-c", matrixScript(w.base, w.pairs))
+	w.must("exec", "e", "--", "sh", "-c", matrixScript(w.base, w.large, w.pairs))
 }
 
 // view is the picture that a command in the view has of the base.

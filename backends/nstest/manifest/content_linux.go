@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +39,7 @@ func (n *node) file(mode string) (own string, more []string, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	line := "data"
+	line := strings.TrimSpace(Data)
 	for _, s := range data {
 		line += fmt.Sprintf(" %d+%d", s.start, s.end-s.start)
 	}

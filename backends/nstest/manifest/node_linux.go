@@ -70,11 +70,12 @@ func (n *node) lines(number bool) ([]string, error) {
 	return slices.Concat([]string{own}, more, attrs, flags), err
 }
 
-// An object's own line ends with these two, in this order, so that a reader can
-// cut off what it does not want to compare.
+// An object's own line ends with the first two, in this order, so that a reader
+// can cut off what it does not want to compare.
 const (
 	Inode = " inode " // before the inode number, if it is shown
 	MTime = " mtime " // before the modification time
+	Data  = " data"   // before the places of a file with holes, "offset+length", on a line of their own
 )
 
 // kind begins an object's own line, and returns the line about holes.
