@@ -284,7 +284,7 @@ func (b *build) shown(p *piece, n string, why error) (int, error) {
 	}
 	t, err := b.lowerOnly(n, "s"+n)
 	if err != nil {
-		return -1, errors.Join(why, err)
+		return -1, fmt.Errorf("%w; without a layer: %w", why, err)
 	}
 	p.Treatment, p.Reason = mountplan.ReadOnly, p.FS+" cannot be layered: "+why.Error()
 	p.attrs |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID

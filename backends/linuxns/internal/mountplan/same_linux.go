@@ -51,7 +51,7 @@ func source(m Mount, done []Entry) int {
 func implied(es []Entry) []Entry {
 	var out []Entry
 	for _, wide := range es {
-		if wide.Treatment != Layer || !slices.Contains(local, wide.FS) {
+		if wide.Treatment == Excluded || !slices.Contains(local, wide.FS) {
 			continue
 		}
 		for j, e := range es {

@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -36,6 +37,9 @@ func CloneDir(path string) (int, error) {
 func Idmap(tree, userns int) error {
 	err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH,
 		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns)})
+	if errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("map ids of mount: its filesystem cannot (%w)", err)
+	}
 	if err != nil {
 		return fmt.Errorf("map ids of mount: %w", err)
 	}
