@@ -31,7 +31,7 @@ type Txn struct {
 
 // Create begins a transaction in a new directory below dir, which must exist,
 // and returns it locked. Nothing touches the host before Stage.
-func Create(dir string, h Header) (t *Txn, err error) {
+func Create(dir string, h Header) (*Txn, error) {
 	h.Format = format
 	if h.Created.IsZero() {
 		h.Created = time.Now()
@@ -39,32 +39,29 @@ func Create(dir string, h Header) (t *Txn, err error) {
 	if h.ID == "" {
 		h.ID = NewID(h.Created)
 	}
-	t = &Txn{dir: filepath.Join(dir, h.ID), clock: time.Now}
+	t := &Txn{dir: filepath.Join(dir, h.ID), clock: time.Now}
 	if err := os.Mkdir(t.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create transaction: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("create transaction %s: %w", h.ID, err), t.abandon())
-			t = nil
-		}
-	}()
-	t.log.file, err = os.OpenFile(filepath.Join(t.dir, logName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.TryLock(); err != nil {
-		return nil, err
-	}
-	if err := t.write(record{Kind: recHeader, Header: &h}); err != nil {
-		return nil, err
-	}
-	for _, d := range []string{t.dir, dir} {
-		if err := syncDir(d); err != nil {
-			return nil, err
-		}
+	if err := t.create(dir, h); err != nil {
+		return nil, errors.Join(fmt.Errorf("create transaction %s: %w", h.ID, err), t.abandon())
 	}
 	return t, nil
+}
+
+// create makes the file in a new directory below dir.
+func (t *Txn) create(dir string, h Header) (err error) {
+	t.log.file, err = os.OpenFile(filepath.Join(t.dir, logName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := t.TryLock(); err != nil {
+		return err
+	}
+	if err := t.write(record{Kind: recHeader, Header: &h}); err != nil {
+		return err
+	}
+	return errors.Join(syncDir(t.dir), syncDir(dir))
 }
 
 // abandon removes a transaction that could not be begun.
