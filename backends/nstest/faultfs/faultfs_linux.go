@@ -191,6 +191,21 @@ func (f *FS) Count(op Op) int {
 	return n
 }
 
+// Sync writes everything out.
+func (f *FS) Sync() {
+	f.t.Helper()
+	f.must("sync", f.sync())
+}
+
+func (f *FS) sync() error {
+	fd, err := unix.Open(f.Dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Syncfs(fd)
+}
+
 // Remount heals the device and mounts the filesystem anew. Everything that was
 // only in memory of the kernel and could not be written is lost, as it would be
 // on a reboot.
