@@ -2,6 +2,7 @@ package hostfiles
 
 import (
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -48,12 +49,12 @@ func touched(s backends.Step) change.Path {
 // judge decides, before anything is taken back, which directories get their old
 // modification time again: those that hold the old time or the swap's. Any other
 // time is somebody else's doing, whom restoring it could hide from a program
-// that watches the directory — unless a step was not done: then swap or undo
-// died half-way, the time is their rename's, and it is restored with the next
-// step that is taken back there.
+// that watches the directory — unless swap or undo died half-way: then the time
+// is their rename's, and it is restored with the next step that is taken back
+// there.
 func (u *undoer) judge() error {
 	u.dates = map[change.Path]date{}
-	halfway := -1 // not known yet
+	halfway, known := false, false
 	for _, s := range u.steps {
 		d := touched(s)
 		if _, seen := u.dates[d]; seen || s.Place.DirBefore == 0 || s.Place.Within != "" {
@@ -70,12 +71,13 @@ func (u *undoer) judge() error {
 			u.dates[d] = date{s.Place.DirBefore, true}
 			continue
 		}
-		if halfway < 0 {
-			if halfway, err = u.undone(); err != nil {
+		if !known {
+			if halfway, err = u.halfway(); err != nil {
 				return err
 			}
+			known = true
 		}
-		if halfway > 0 {
+		if halfway {
 			u.dates[d] = date{s.Place.DirBefore, false}
 		}
 	}
@@ -108,22 +110,43 @@ func (u *undoer) dirNode(d change.Path) (*node, error) {
 	return stat(fd, "")
 }
 
-// undone counts the steps that are not, or no longer, done.
-func (u *undoer) undone() (int, error) {
-	k := 0
+// halfway reports that the swap did not come to its end, or that an undo began.
+func (u *undoer) halfway() (bool, error) {
 	for _, s := range u.steps {
 		if s.Place.Within != "" {
 			continue
 		}
-		done, err := u.done(s)
-		if err != nil {
-			return 0, err
-		}
-		if !done {
-			k++
+		if done, err := u.done(s); err != nil || !done {
+			return true, err
 		}
 	}
-	return k, nil
+	// A swap may have died between its last rename and the time after it.
+	for _, d := range places(u.steps) {
+		n, err := u.dirNode(d)
+		if err != nil || n != nil && n.mode&unix.S_ISVTX == 0 {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// markSwapped says on every hidden directory that the whole swap was done. The
+// sticky bit has no other meaning there, takes no space, and stays when entries
+// come and go.
+func (t *tree) markSwapped(steps []backends.Step) error {
+	for _, d := range places(steps) {
+		fd, err := t.place(d)
+		if err != nil {
+			return err
+		}
+		err = durable("mark "+string(d), func() error {
+			return os.NewSyscallError("fchmod", unix.Fchmod(fd, placeMode()|unix.S_ISVTX))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (u *undoer) done(s backends.Step) (bool, error) {
@@ -160,7 +183,6 @@ func (u *undoer) redate() error {
 			continue
 		}
 		if n, err := stat(fd, ""); err != nil || n.mtime != date.mtime {
-			u.did = true
 			errs = append(errs, err, ownTime(fd, date.mtime))
 		}
 		unix.Close(fd)

@@ -36,6 +36,9 @@ func (h *Host) Swap(ctx context.Context, steps []backends.Step) error {
 			return fmt.Errorf("swap %s: %w", s.Change.Path, err)
 		}
 	}
+	if err := t.markSwapped(steps); err != nil {
+		return fmt.Errorf("swap: %w", err)
+	}
 	if err := t.flushSwapped(steps); err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
@@ -91,14 +94,13 @@ func (w *swapper) swap(s backends.Step, last bool) error {
 	if same, err := original(dir, base, at, s, dev); err != nil || !same {
 		return errors.Join(err, backends.ErrHostChanged)
 	}
-	return durable("swap "+string(s.Change.Path), func() error {
-		if err := w.rename(s, dir, base, hidden, dev); err != nil || !last {
-			return err
-		}
-		// Before the next directory, not once at the end: undo takes a third time
-		// for somebody else's only when every step was done.
-		return ownTime(dir, s.Place.DirAfter)
-	})
+	err = durable("swap "+string(s.Change.Path), func() error { return w.rename(s, dir, base, hidden, dev) })
+	if err != nil || !last {
+		return err
+	}
+	// Before the next directory, not once at the end: undo takes a third time for
+	// somebody else's only when the whole swap was done.
+	return durable("date "+string(touched(s)), func() error { return ownTime(dir, s.Place.DirAfter) })
 }
 
 // swapped reports that an earlier run did this step.

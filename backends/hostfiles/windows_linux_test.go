@@ -16,8 +16,9 @@ import (
 func (f *fixture) at(point string, act func()) {
 	TestOnlyStep = func(p string) {
 		if p == point && act != nil {
-			act()
+			do := act
 			act = nil
+			do()
 		}
 	}
 	f.t.Cleanup(func() {
@@ -54,7 +55,28 @@ func TestHostChangesInTheWindowOfTheSwap(t *testing.T) {
 	}
 }
 
-// The same in the window of the undo: they keep what they wrote, and the
+// A swap that dies between its last rename and the time after it has done every
+// step, and yet nobody else touched the directory.
+func TestSwapDiesBeforeTheLastDate(t *testing.T) {
+	for _, want := range []string{"file:new", "none"} {
+		t.Run(kindOf(want), func(t *testing.T) {
+			f := newFixture(t)
+			f.put("etc/a", "file:old")
+			f.age()
+			before := f.manifest()
+			steps := f.stage([]change.Change{f.change("/etc/a", want)})
+			f.at("before date /etc", func() { panic("dies") })
+			func() {
+				defer func() { _ = recover() }()
+				f.ok(f.host.Swap(context.Background(), steps))
+			}()
+			f.back(steps)
+			f.same("host after undo", before, f.manifest())
+		})
+	}
+}
+
+// In the window of the undo: they keep what they wrote, and the
 // original stays beside it.
 func TestHostChangesInTheWindowOfTheUndo(t *testing.T) {
 	for name, upset := range map[string]func(*fixture){
