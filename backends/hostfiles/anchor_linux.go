@@ -17,6 +17,7 @@ import (
 type zone struct {
 	mount, dev uint64
 	project    uint32
+	inherits   bool // what is made in it gets the project, and nothing of another may come in
 	encrypted  bool
 }
 
@@ -85,7 +86,8 @@ func (a *anchors) enter(d change.Path) (*node, int, error) {
 }
 
 func zoneOf(fd int, n *node) zone {
-	return zone{n.mount, n.dev, project(fd), n.attrs&unix.STATX_ATTR_ENCRYPTED != 0}
+	id, inherits := project(fd)
+	return zone{n.mount, n.dev, id, inherits, n.attrs&unix.STATX_ATTR_ENCRYPTED != 0}
 }
 
 // fitting reports a directory that we can write to and in which nobody else can
@@ -113,14 +115,18 @@ type fsxattr struct {
 // every architecture of the asm-generic kind, which x/sys does not export.
 const fsGetXattr = 0x801c581f
 
-// project returns the project quota id, 0 where the filesystem has none.
-// rename(2) into a directory that passes its id on is EXDEV for other ids.
-func project(fd int) uint32 {
+// projectInherits is FS_XFLAG_PROJINHERIT of linux/fs.h.
+const projectInherits = 0x200
+
+// project returns the project quota id, 0 where the filesystem has none, and
+// whether a directory passes it on. rename(2) into one that does is EXDEV for
+// other ids.
+func project(fd int) (id uint32, inherits bool) {
 	var x fsxattr
 	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), fsGetXattr, uintptr(unsafe.Pointer(&x))); e != 0 {
-		return 0
+		return 0, false
 	}
-	return x.project
+	return x.project, x.xflags&projectInherits != 0
 }
 
 // hiddenDir returns the hidden directory of a transaction for targets in parent.

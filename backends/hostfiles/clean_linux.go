@@ -37,8 +37,15 @@ func (t *tree) clean(d change.Path, steps []backends.Step, keep bool) error {
 		}
 		return err
 	}
-	if n, err := statOrNil(up, base); n == nil || err != nil {
+	top, _ := split(d)
+	n, err := statOrNil(up, base)
+	if err != nil {
 		return err
+	}
+	if n == nil {
+		// Perhaps an earlier try removed it and could not make that durable; what it
+		// was told is told once.
+		return t.fsyncDir(top)
 	}
 	if keep {
 		if err := t.cleanMade(d, steps); err != nil {
@@ -60,7 +67,6 @@ func (t *tree) clean(d change.Path, steps []backends.Step, keep bool) error {
 	if err != nil {
 		return err
 	}
-	top, _ := split(d)
 	return t.fsyncDir(top)
 }
 

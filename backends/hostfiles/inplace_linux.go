@@ -171,7 +171,6 @@ func (u *undoer) undoInPlace(s backends.Step) error {
 		return nil
 	}
 	return durable("undo "+string(s.Change.Path), func() error {
-		u.did = true
 		return errors.Join(g.alter(fd, s.Change.Path, s.Change.Old), u.redated(fd, s))
 	})
 }

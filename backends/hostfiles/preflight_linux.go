@@ -11,8 +11,9 @@ import (
 	"github.com/netsandbox/netsandbox/backends/change"
 )
 
-// Preflight implements [backends.Host]. It only reads, and it names everything
-// in the way, not only the first thing. That a replaced file has other hard
+// Preflight implements [backends.Host]. It only reads, but for a file without a
+// name where only the filesystem itself can tell what it holds, and it names
+// everything in the way, not only the first thing. That a replaced file has other hard
 // links is no obstacle: the plan says it.
 func (h *Host) Preflight(ctx context.Context, cs []change.Change) ([]change.Blocker, error) {
 	t, err := openTree(h.root)
@@ -22,7 +23,7 @@ func (h *Host) Preflight(ctx context.Context, cs []change.Change) ([]change.Bloc
 	defer t.close()
 	f := &preflight{
 		tree: t, plan: map[change.Path]*change.Change{}, anchors: newAnchors(t, h.base),
-		parents: map[change.Path]bool{}, volumes: map[uint64]*volume{},
+		parents: map[change.Path]bool{}, volumes: map[volumeID]*volume{},
 		homes: map[change.Path]*volume{}, mounts: map[[2]uint64]bool{},
 	}
 	for i := range cs {
@@ -31,6 +32,13 @@ func (h *Host) Preflight(ctx context.Context, cs []change.Change) ([]change.Bloc
 			continue
 		}
 		f.plan[cs[i].Path] = &cs[i]
+	}
+	wrong := checkNames(cs)
+	for i := range cs {
+		if err := wrong[cs[i].Path]; err != nil {
+			f.block("unsupported", cs[i].Path, err.Error(), "")
+			delete(f.plan, cs[i].Path)
+		}
 	}
 	for i := range cs {
 		if err := ctx.Err(); err != nil {
@@ -43,6 +51,9 @@ func (h *Host) Preflight(ctx context.Context, cs []change.Change) ([]change.Bloc
 			return nil, fmt.Errorf("preflight %s: %w", cs[i].Path, err)
 		}
 	}
+	if err := f.together(cs); err != nil {
+		return nil, fmt.Errorf("preflight: %w", err)
+	}
 	f.space()
 	return f.found, nil
 }
@@ -53,7 +64,7 @@ type preflight struct {
 	plan    map[change.Path]*change.Change
 	anchors *anchors
 	parents map[change.Path]bool // already looked at
-	volumes map[uint64]*volume   // by device
+	volumes map[volumeID]*volume
 	homes   map[change.Path]*volume
 	mounts  map[[2]uint64]bool // device and mount, already looked at
 	found   []change.Blocker
@@ -68,7 +79,7 @@ func (f *preflight) look(c *change.Change) error {
 	up, _ := split(c.Path)
 	if maker := f.maker(up); maker != "" {
 		// The directory is made by the plan; only content has to fit.
-		return f.need(c, maker)
+		return errors.Join(f.need(c, maker), f.holds(c, maker))
 	}
 	if c.Path != "/" {
 		dir, _, err := f.parent(c.Path)
@@ -90,9 +101,22 @@ func (f *preflight) look(c *change.Change) error {
 		return err
 	}
 	if actOf(*c) == actInPlace {
+		return f.inPlace(c)
+	}
+	return errors.Join(f.need(c, up), f.holds(c, up))
+}
+
+// inPlace checks what the directory itself has to bear. If it is not there that
+// was named already.
+func (f *preflight) inPlace(c *change.Change) error {
+	err := f.writable(c.Path)
+	if err == nil {
+		err = f.holds(c, c.Path)
+	}
+	if absent(err) || errors.Is(err, unix.ELOOP) {
 		return nil
 	}
-	return f.need(c, up)
+	return err
 }
 
 // maker returns the existing directory in which the plan begins to make d, or
@@ -167,14 +191,19 @@ func (f *preflight) target(c *change.Change) error {
 		return err
 	} else if n.attrs&unix.STATX_ATTR_MOUNT_ROOT == 0 && n.dev != up.dev {
 		// An overlay over several filesystems without xino: a file's numbers change
-		// when it is copied up, which the exchange itself would do.
-		f.block("filesystem", c.Path, "its inode number does not last, so nothing could be recognised again", "")
+		// when it is copied up, which the exchange itself would do. Or a subvolume of
+		// btrfs, which is a device of its own.
+		f.block("filesystem", c.Path, "it is a subvolume, or its inode number does not last, so nothing could be recognised again", "")
 	}
 	if word := flagged(dir, base, n); word != "" {
 		f.block("immutable", c.Path, "it is "+word, "chattr -"+word[:1]+" "+quote(c.Path))
 	}
-	if now.Type != change.Directory || actOf(*c) == actInPlace {
+	if actOf(*c) == actInPlace {
 		return nil
+	}
+	up, _ := split(c.Path)
+	if err := f.returns(c, up, dir, base); err != nil || now.Type != change.Directory {
+		return err
 	}
 	if v, err := f.volume(c.Path); err != nil {
 		return err

@@ -8,6 +8,13 @@ import (
 	"github.com/netsandbox/netsandbox/backends/change"
 )
 
+// volumeID is a filesystem, or the part of it that a project quota bounds:
+// statfs(2) answers for that part in a directory that passes its project on.
+type volumeID struct {
+	dev     uint64
+	project uint32
+}
+
 // volume adds up what a plan needs of one filesystem.
 type volume struct {
 	some    change.Path // one of the targets on it
@@ -41,12 +48,15 @@ func (f *preflight) need(c *change.Change, d change.Path) error {
 	if v.some == "" {
 		v.some = d
 	}
-	if c.New == nil {
+	if c.New == nil || c.New.Link != "" { // another name takes nothing
 		return nil
 	}
-	block := uint64(max(v.fs.Bsize, 512))
+	block, size := uint64(max(v.fs.Bsize, 512)), uint64(c.New.Size)
+	if c.New.Sparse {
+		size = min(size, max(uint64(c.New.Allocated), block))
+	}
 	v.inodes++
-	v.bytes += (uint64(c.New.Size) + block - 1) / block * block
+	v.bytes += (size + block - 1) / block * block
 	if c.New.Type != change.Regular {
 		v.bytes += block
 	}
@@ -57,23 +67,23 @@ func (f *preflight) volume(d change.Path) (*volume, error) {
 	if v, ok := f.homes[d]; ok {
 		return v, nil
 	}
-	fd, err := f.open(d, unix.O_PATH|unix.O_DIRECTORY)
+	n, fd, err := f.anchors.enter(d)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	n, err := stat(fd, "")
-	if err != nil {
-		return nil, err
+	id := volumeID{dev: n.dev}
+	if project, inherits := project(fd); inherits {
+		id.project = project
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return nil, fmt.Errorf("statfs: %w", err)
 	}
-	v := f.volumes[n.dev]
+	v := f.volumes[id]
 	if v == nil {
 		v = &volume{fs: fs}
-		f.volumes[n.dev] = v
+		f.volumes[id] = v
 	}
 	f.homes[d] = v
 	// Read-only is a mount's word, and one filesystem may be mounted twice.

@@ -30,10 +30,9 @@ func (h *Host) Undo(_ context.Context, steps []backends.Step) ([]backends.Leftov
 			errs = append(errs, fmt.Errorf("undo %s: %w", s.Change.Path, err))
 		}
 	}
-	errs = append(errs, u.redate(), u.apart())
-	if u.did {
-		errs = append(errs, t.flushSwapped(steps))
-	}
+	// Flushed even when there was nothing to do: an earlier try may have done it
+	// all and failed to make it durable.
+	errs = append(errs, u.redate(), u.apart(), t.flushSwapped(steps))
 	return u.left, errors.Join(errs...)
 }
 
@@ -43,7 +42,6 @@ type undoer struct {
 	steps []backends.Step
 	dates map[change.Path]date
 	left  []backends.Leftover
-	did   bool // something was changed and must be flushed
 }
 
 func (u *undoer) leave(s backends.Step, found, fix string) {
@@ -157,7 +155,6 @@ func (u *undoer) undoExchanged(s backends.Step, p *spot) error {
 		if err := swap(); err != nil {
 			return err
 		}
-		u.did = true
 		why, err := u.caught(p, s)
 		if err != nil {
 			return err
@@ -219,7 +216,6 @@ func (u *undoer) undoPlaced(s backends.Step, p *spot) error {
 // remove takes an object that we made away. A file goes to the hidden directory
 // and is looked at there, so that a write which came in between is not lost.
 func (u *undoer) remove(s backends.Step, p *spot) error {
-	u.did = true
 	if p.at.fmt == unix.S_IFDIR {
 		err := unix.Unlinkat(p.dir, p.base, unix.AT_REMOVEDIR)
 		if err == unix.ENOTEMPTY || err == unix.EEXIST {
@@ -263,7 +259,6 @@ func (u *undoer) undoTaken(s backends.Step, p *spot) error {
 		return nil
 	}
 	return durable("undo "+string(s.Change.Path), func() error {
-		u.did = true
 		err := renameat2(p.hidden, s.Place.Name, p.dir, p.base, unix.RENAME_NOREPLACE)
 		if errors.Is(err, unix.EEXIST) {
 			u.leave(s, "something new stands there", putBack(s))
