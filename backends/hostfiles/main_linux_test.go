@@ -65,7 +65,7 @@ func (c contents) add(s string) string {
 
 func (f *fixture) path(p string) string { return filepath.Join(f.dir, p) }
 
-// put makes what "file:CONTENT", "dir", "link:TARGET" or "none" says.
+// put makes what "file:CONTENT", "dir", "link:TARGET", "fifo" or "none" says.
 func (f *fixture) put(p, what string) {
 	f.t.Helper()
 	kind, arg, _ := strings.Cut(what, ":")
@@ -80,6 +80,8 @@ func (f *fixture) put(p, what string) {
 		f.ok(os.MkdirAll(full, 0o750))
 	case "link":
 		f.ok(os.Symlink(arg, full))
+	case "fifo":
+		f.ok(unix.Mkfifo(full, 0o600))
 	}
 }
 
@@ -168,6 +170,8 @@ func (f *fixture) entry(what string) *change.Entry {
 		e.Type, e.Mode = change.Directory, 0o705
 	case "link":
 		e.Type, e.Mode, e.Target = change.Symlink, 0o777, change.Path(arg)
+	case "fifo":
+		e.Type, e.Mode = change.Fifo, 0o620
 	case "none":
 		return nil
 	}

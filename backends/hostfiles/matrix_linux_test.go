@@ -84,6 +84,9 @@ func (m *model) changes() []change.Change {
 	first := map[change.Identity]change.Path{}
 	var cs []change.Change
 	for _, p := range slices.Sorted(maps.Keys(want)) {
+		if filepath.Base(string(p)) == bystander {
+			continue
+		}
 		e, at := *want[p], "/etc/x"+p
 		if e.Links > 1 {
 			if to, again := first[*e.ID]; again {
