@@ -223,6 +223,17 @@ type Status struct {
 	TwinLost  bool      `json:"twin_lost"`
 	Mode      string    `json:"mode"`
 	Processes []Process `json:"processes"`
+	// Since is when the view was built, in nanoseconds since 1970 on the clock that
+	// dates files; 0 when none is, 1 when that clock was set back.
+	Since int64 `json:"since,omitempty"`
+}
+
+// Dated is a [View] that knows what the host has changed since it was built. An
+// overlay goes on showing what it has looked up.
+type Dated interface {
+	// Outdated returns those of the host's paths that the view, as it stands, may
+	// show as they were before.
+	Outdated(ctx context.Context, paths []change.Path) ([]change.Path, error)
 }
 
 // Process is one process that lives in the view, as the host sees it.

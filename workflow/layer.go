@@ -17,6 +17,8 @@ type layer struct {
 	backends.Difference
 	digest string
 	status backends.Status
+	// stale: the view may show paths as they were before a transaction.
+	stale bool
 }
 
 // read reads the layer of a view.
@@ -32,7 +34,15 @@ func (w *Workflow) read(ctx context.Context, p place) (layer, error) {
 		return layer{}, fmt.Errorf("read the layer of %s: %w", p.env.Name, err)
 	}
 	st.Processes = list(st.Processes)
-	return layer{Difference: d, digest: layerDigest(d), status: st}, nil
+	old, err := w.stale(ctx, p, st, d.Changes)
+	if err != nil {
+		return layer{}, err
+	}
+	l := layer{Difference: d, digest: layerDigest(d), status: st, stale: len(old) > 0}
+	if len(st.Processes) > 0 { // otherwise it is built again before anything sees it
+		l.Blockers = append(l.Blockers, old...)
+	}
+	return l, nil
 }
 
 // layerDigest covers what can be planned and how the twin differs. Ephemeral
@@ -57,7 +67,7 @@ func (l layer) facts(base string) guards.Layer {
 	}
 	for _, b := range l.Blockers {
 		o := guards.Obstacle{Subject: b.Subject, Reason: b.Reason, Fix: b.Fix}
-		if b.What == "conflict" || b.What == "origin-uncertain" {
+		if b.What == "conflict" || b.What == "origin-uncertain" || b.What == staleView {
 			g.Moved = append(g.Moved, o)
 		} else {
 			g.Untyped = append(g.Untyped, o)

@@ -105,6 +105,9 @@ func (w *Workflow) freshen(ctx context.Context, p place) error {
 	if guards.Check([]states.Guard{states.CircuitsFresh}, f) == nil {
 		return nil
 	}
+	if err := w.renew(ctx, p, l); err != nil {
+		return err
+	}
 	seen, err := w.observer(p, l.digest, 0).all(ctx, f.Circuits)
 	if err != nil {
 		return err

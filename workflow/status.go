@@ -43,6 +43,7 @@ func (w *Workflow) status(ctx context.Context, p place) (report.Status, error) {
 	if l.status.TwinLost {
 		doc.Notes = append(doc.Notes, "the network twin was lost, and its changes with it: netsandbox reset "+p.env.Name+" --network")
 	}
+	doc.Notes = append(doc.Notes, staleNotes(l.Blockers)...)
 	f, err := w.facts(ctx, p, l)
 	if err != nil {
 		return doc, err

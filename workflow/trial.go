@@ -119,6 +119,9 @@ func (a *attempt) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.renew(ctx, *a.p, l); err != nil {
+		return err
+	}
 	seen, err := a.observer(*a.p, l.digest, 0).all(ctx, required)
 	if err != nil {
 		return err

@@ -60,6 +60,23 @@ func (v *View) Changes(ctx context.Context) (backends.Difference, error) {
 	return d, nil
 }
 
+// Outdated implements [backends.Dated]. What the holder recorded may be of the
+// view before; then it is more that may be outdated, not less.
+func (v *View) Outdated(_ context.Context, paths []change.Path) ([]change.Path, error) {
+	rec, err := v.dir().Load()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && rec.View.Time == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	when, err := rec.Window()
+	if err != nil {
+		return nil, err
+	}
+	return upper.Outdated(upper.Window(when), paths)
+}
+
 // Content implements [backends.Layer].
 func (v *View) Content(_ context.Context, path change.Path) (*os.File, error) {
 	return upper.Open(v.spec.Dir, path)

@@ -200,4 +200,7 @@ func removeTree(dir, name string) error {
 	return nil
 }
 
-var _ backends.View = (*View)(nil)
+var (
+	_ backends.View  = (*View)(nil)
+	_ backends.Dated = (*View)(nil)
+)

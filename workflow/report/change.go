@@ -53,6 +53,8 @@ type Check struct {
 	// Note says why the environment stayed although they hold.
 	Note     string           `json:"note,omitempty"`
 	Refusals []guards.Refusal `json:"refusals,omitempty"`
+	// Notes are lines that somebody should read: stale view, ….
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Plan is a recorded plan as shown.

@@ -70,7 +70,14 @@ func (h *Holder) status(r *wire.Reply) error {
 	}
 	s := backends.Status{Holder: os.Getpid(), Mode: h.mode.Name, Processes: ps}
 	if h.view != nil && h.view.alive() {
-		s.Init = h.view.proc.Pid
+		s.Init, s.Since = h.view.proc.Pid, h.rec.View.Time
+		w, err := h.window()
+		if err != nil {
+			return err
+		}
+		if w.Stepped {
+			s.Since = 1
+		}
 	}
 	// A relay that died took the way out with it, whatever the twin looks like.
 	_, err = os.Stat(h.dir.Path(envdir.TwinLost))

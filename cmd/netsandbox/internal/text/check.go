@@ -21,6 +21,9 @@ func (b *page) check(d report.Check) {
 	default:
 		b.line("%s: stays %s", d.Name, d.To)
 	}
+	for _, n := range d.Notes {
+		b.line("  note: %s", n)
+	}
 }
 
 func (b *page) circuits(d report.Circuits) {
