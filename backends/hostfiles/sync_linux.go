@@ -1,6 +1,7 @@
 package hostfiles
 
 import (
+	"errors"
 	"os"
 	"slices"
 
@@ -66,7 +67,7 @@ func (t *tree) fsyncPlaces(steps []backends.Step) error {
 	for _, d := range places(steps) {
 		up, _ := split(d)
 		for _, d := range []change.Path{d, up} {
-			if err := t.fsyncDir(d); err != nil && !absent(err) {
+			if err := t.fsyncDir(d); err != nil {
 				return err
 			}
 		}
@@ -112,7 +113,7 @@ func (t *tree) flushSwapped(steps []backends.Step) error {
 	}
 	return durable("sync swapped", func() error {
 		for _, d := range touchedDirs(steps) {
-			if err := t.fsyncDir(d); err != nil && !absent(err) {
+			if err := t.fsyncDir(d); err != nil {
 				return err
 			}
 		}
@@ -138,15 +139,20 @@ func (t *tree) fsyncInPlace(steps []backends.Step) error {
 		if actOf(s.Change) != actInPlace {
 			continue
 		}
-		if err := t.fsyncDir(s.Change.Path); err != nil && !absent(err) {
+		if err := t.fsyncDir(s.Change.Path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// fsyncDir flushes a directory. One that is gone, or in whose place somebody put
+// a symlink, holds nothing of ours.
 func (t *tree) fsyncDir(d change.Path) error {
 	fd, err := t.open(d, unix.O_RDONLY|unix.O_DIRECTORY)
+	if absent(err) || errors.Is(err, unix.ELOOP) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
