@@ -3,6 +3,7 @@ package upper
 import (
 	"encoding/binary"
 	"errors"
+	"hash/fnv"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,12 +15,19 @@ import (
 	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 )
 
+// evenly draws one of several. What rapid samples is mostly the first.
+func evenly(t *rapid.T, label string, of []string) string {
+	h := fnv.New32a()
+	_ = binary.Write(h, binary.LittleEndian, rapid.Uint32().Draw(t, label))
+	return of[h.Sum32()%uint32(len(of))]
+}
+
 // plant fills a directory with a random tree, three levels deep.
 func plant(t *rapid.T, dir string, names []string, depth int) error {
 	for _, name := range names {
 		p := filepath.Join(dir, name)
 		var err error
-		switch rapid.SampledFrom([]string{"nothing", "file", "file", "directory", "directory", "directory", "symlink", "fifo", "pair", "sparse"}).Draw(t, p) {
+		switch evenly(t, p, []string{"nothing", "nothing", "file", "file", "directory", "directory", "directory", "symlink", "fifo", "pair", "sparse"}) {
 		case "file":
 			err = os.WriteFile(p, []byte(name), 0o644)
 		case "pair":
@@ -51,24 +59,24 @@ func plant(t *rapid.T, dir string, names []string, depth int) error {
 func randomEdit(t *rapid.T, root string, names []string) {
 	draw := func(label string) string {
 		// Mostly something that is there: most random names are not.
-		if there, err := readTree(root); err == nil && len(there) > 1 && rapid.SampledFrom([]bool{true, true, false}).Draw(t, label+" that is there") {
+		if there, err := readTree(root); err == nil && len(there) > 1 && evenly(t, label+" that is there", []string{"yes", "yes", "no"}) == "yes" {
 			delete(there, ".")
-			return filepath.Join(root, rapid.SampledFrom(slices.Sorted(maps.Keys(there))).Draw(t, label))
+			return filepath.Join(root, evenly(t, label, slices.Sorted(maps.Keys(there))))
 		}
 		depth := rapid.SampledFrom([]int{1, 2, 2, 3}).Draw(t, label+" depth")
 		parts := make([]string, depth)
 		for i := range parts {
-			parts[i] = rapid.SampledFrom(names).Draw(t, label)
+			parts[i] = evenly(t, label, names)
 		}
 		return filepath.Join(root, filepath.Join(parts...))
 	}
 	p := draw("path")
 	dir := func(p string) bool { st, err := os.Lstat(p); return err == nil && st.IsDir() }
-	switch rapid.SampledFrom([]string{
+	switch evenly(t, "op", []string{
 		"write", "write", "write", "append", "mkdir", "mkdir", "mkdir", "remove", "remove tree", "rename",
-		"replace", "chmod", "chown", "touch", "open", "symlink", "link", "link", "fifo", "remake", "remake",
-		"attribute", "attribute", "attribute", "no attribute", "sparse", "exchange",
-	}).Draw(t, "op") {
+		"replace", "chmod", "chown", "touch", "open", "symlink", "symlink", "symlink", "link", "link over", "link over", "fifo", "fifo", "fifo", "remake", "remake",
+		"attribute", "attribute", "attribute", "attribute", "attribute", "no attribute", "sparse", "exchange",
+	}) {
 	case "write":
 		if st, err := os.Lstat(p); err == nil && !st.Mode().IsRegular() {
 			return // opening a FIFO would wait, a symlink might lead out
@@ -115,6 +123,11 @@ func randomEdit(t *rapid.T, root string, names []string) {
 		_ = os.Symlink(rapid.SampledFrom(names).Draw(t, "target"), p)
 	case "link":
 		_ = os.Link(p, draw("to"))
+	case "link over":
+		if to := draw("over"); os.Link(p, p+".tmp") == nil {
+			_ = os.Rename(p+".tmp", to)
+			_ = os.Remove(p + ".tmp") // names of one file are not renamed over each other
+		}
 	case "fifo":
 		_ = unix.Mkfifo(p, 0o644)
 	case "sparse":
@@ -144,8 +157,8 @@ func sparse(p string, hole int64) error {
 
 // setAttr sets a random attribute. What the type cannot have is not set.
 func setAttr(t *rapid.T, p string) {
-	value := rapid.SampledFrom([]string{"", "v", "w"}).Draw(t, "value")
-	switch name := rapid.SampledFrom([]string{"user.k", "trusted.k", xattr.ACL, xattr.DefaultACL, xattr.Capability}).Draw(t, "attribute"); name {
+	value := evenly(t, "value", []string{"", "v", "w"})
+	switch name := evenly(t, "attribute", []string{"user.k", "trusted.k", xattr.ACL, xattr.DefaultACL, xattr.Capability}); name {
 	case xattr.ACL, xattr.DefaultACL:
 		if st, err := os.Lstat(p); err == nil && st.Mode()&os.ModeSymlink == 0 {
 			_ = unix.Lsetxattr(p, name, acl(uint16(len(value))+4), 0)

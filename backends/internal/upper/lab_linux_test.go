@@ -25,6 +25,7 @@ type lab struct {
 	merged string // the view
 	tview  int64
 	base   string // for diff
+	seen   map[string]int
 }
 
 // newLab makes the host from a script run in it, then mounts the view.
@@ -32,7 +33,7 @@ func newLab(t testing.TB, script string) *lab {
 	t.Helper()
 	nstest.NewMount(t, nstest.Overlay)
 	dir := t.TempDir()
-	l := &lab{t: t, env: filepath.Join(dir, "env"), host: filepath.Join(dir, "host"), merged: filepath.Join(dir, "merged")}
+	l := &lab{t: t, env: filepath.Join(dir, "env"), host: filepath.Join(dir, "host"), merged: filepath.Join(dir, "merged"), seen: map[string]int{}}
 	l.base = l.host
 	for _, d := range []string{l.host, l.merged, l.env + "/layers/root/upper", l.env + "/layers/root/work"} {
 		must(t, os.MkdirAll(d, 0o755))
