@@ -3,6 +3,7 @@ package linuxns
 import (
 	"os"
 
+	"github.com/netsandbox/netsandbox/backends/internal/deadfs"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 	"github.com/netsandbox/netsandbox/backends/linuxns/client"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
@@ -17,6 +18,7 @@ func Main() {
 	if len(os.Args) == 0 {
 		return
 	}
+	deadfs.Main()
 	switch os.Args[0] {
 	case client.HolderArgv0:
 		holder.Main()

@@ -2,6 +2,13 @@ package fsid
 
 import "strings"
 
+// Local lists the types of filesystems that cannot wait for another machine or
+// process. What is not in it may hang whoever looks, for good.
+var Local = []string{
+	"bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs",
+	"nilfs2", "overlay", "ramfs", "reiserfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
+}
+
 // inMemory begins the identity of a filesystem that ends with the boot: it goes
 // on with the boot's id and a slash.
 const inMemory = "boot:"

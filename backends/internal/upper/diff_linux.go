@@ -45,7 +45,7 @@ func Diff(dir string, opt DiffOptions) (_ backends.Difference, err error) {
 	d := &differ{recorder: r, env: cmp.Or(opt.Env, "ENV"), policy: policy{base, staged}, groups: map[inode][]member{}}
 	for _, l := range r.layers {
 		if l.lower < 0 {
-			d.block("mount-changed", change.Path(l.source.Point), "the host no longer has the mount that the layer was made over")
+			d.block("mount-changed", change.Path(l.source.Point), l.why)
 			continue
 		}
 		w := &walker{layer: l, tview: opt.TView, visit: d.visit}

@@ -13,24 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/fsid"
 	"github.com/netsandbox/netsandbox/backends/internal/regular"
 )
 
 // Source is the content of a layer's source.json: the mount of the host that is
 // the layer's lower.
-type Source struct {
-	Point string `json:"point"` // mount point on the host; "/" is the root
-	Dev   string `json:"dev"`   // "major:minor" as in mountinfo
-	FS    string `json:"fs"`    // filesystem type
-	Root  string `json:"root"`  // the mount's root within its filesystem
-}
+type Source = fsid.Source
 
 // layer is one upper with its lower, both open.
 type layer struct {
 	source Source
 	dir    string // layers/<key>
 	upper  int
-	lower  int // -1 when the host's mount is not the one the layer was made over
+	lower  int // -1 when there is none to look at
+	why    string
 }
 
 // openLayers opens every layer of an environment, outermost mount first. A
@@ -46,13 +43,21 @@ func openLayers(dir string) (_ []*layer, err error) {
 			closeLayers(ls)
 		}
 	}()
+	table, err := readTable()
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
-		l, err := openLayer(filepath.Join(dir, "layers", e.Name()))
+		l, err := openLayer(filepath.Join(dir, "layers", e.Name()), table)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open layer %s: %w", e.Name(), err)
+		}
+		if l.lower < 0 && l.bare() {
+			l.close() // the mount went, and nothing was changed on it
+			continue
 		}
 		ls = append(ls, l)
 	}
@@ -60,7 +65,7 @@ func openLayers(dir string) (_ []*layer, err error) {
 	return ls, nil
 }
 
-func openLayer(dir string) (*layer, error) {
+func openLayer(dir string, table mountTable) (*layer, error) {
 	b, err := regular.Read(filepath.Join(dir, "source.json"))
 	if err != nil {
 		return nil, err
@@ -76,33 +81,45 @@ func openLayer(dir string) (*layer, error) {
 	if l.upper, err = unix.Open(filepath.Join(dir, "upper"), flags, 0); err != nil {
 		return nil, fmt.Errorf("open upper: %w", err)
 	}
-	if err := l.openLower(); err != nil {
+	if err := l.openLower(table); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-// openLower opens the host's side. A mount that is gone, or another one in its
-// place, leaves the layer without a lower; [Diff] says so.
-func (l *layer) openLower() error {
+// openLower opens the host's side. A mount that is gone, another one in its
+// place, or one that does not answer leaves the layer without a lower; [Diff]
+// says so.
+func (l *layer) openLower(table mountTable) error {
+	if l.why = table.obstacle(l.source); l.why != "" {
+		return nil
+	}
 	how := &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOATIME, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	}
 	fd, err := openat2(unix.AT_FDCWD, l.source.Point, how)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		l.why = mountGone
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("open lower %s: %w", l.source.Point, err)
 	}
-	same, err := l.source.mountedAt(fd)
+	same, err := mountedAt(l.source, fd)
 	if err != nil || !same {
 		unix.Close(fd)
+		l.why = mountGone
 		return err
 	}
 	l.lower = fd
 	return nil
+}
+
+// bare reports an upper without entries.
+func (l *layer) bare() bool {
+	list, err := names(l.upper)
+	return err == nil && len(list) == 0
 }
 
 func (l *layer) close() {

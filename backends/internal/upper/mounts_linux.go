@@ -2,16 +2,61 @@ package upper
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/deadfs"
+	"github.com/netsandbox/netsandbox/backends/internal/fsid"
 )
+
+// mountGone is why a layer has no lower, mostly.
+const mountGone = "the host no longer has the mount that the layer was made over"
+
+// mountTable is the mounts of the calling thread's namespace.
+type mountTable []*mountinfo.Info
+
+func readTable() (mountTable, error) {
+	infos, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return nil, fmt.Errorf("read mounts: %w", err)
+	}
+	return infos, nil
+}
+
+// obstacle says, from the table alone, why the mount of a layer is not to be
+// looked at. What stands at its place may be an automount point, which a look
+// would trigger, and a server on the way to it may be dead.
+func (t mountTable) obstacle(s Source) string {
+	if s.Point == "/" || s.Dev == "" {
+		return ""
+	}
+	waits, here := "", false
+	for _, m := range t {
+		if m.Mountpoint == s.Point && (s.FS == "" || m.FSType == s.FS) {
+			here = true
+		}
+		if m.Mountpoint != "/" && within(s.Point, m.Mountpoint) && !slices.Contains(fsid.Local, m.FSType) {
+			waits = m.FSType
+		}
+	}
+	if !here {
+		return mountGone
+	}
+	if waits == "" {
+		return ""
+	}
+	if err := deadfs.Check(s.Point); err != nil {
+		return fmt.Sprintf("its %s filesystem: %v", waits, err)
+	}
+	return ""
+}
 
 // mountedAt reports whether the mount that the descriptor is on is still the
 // one the layer was made over. Over another one nothing in the upper can be
 // compared with what is seen. A source without Dev is not checked.
-func (s Source) mountedAt(fd int) (bool, error) {
+func mountedAt(s Source, fd int) (bool, error) {
 	if s.Dev == "" {
 		return true, nil
 	}
@@ -24,7 +69,11 @@ func (s Source) mountedAt(fd int) (bool, error) {
 	if err != nil || m == nil {
 		return false, err
 	}
-	return s.same(Source{Point: m.Mountpoint, Dev: fmt.Sprintf("%d:%d", m.Major, m.Minor), FS: m.FSType, Root: m.Root}), nil
+	now := Source{Point: m.Mountpoint, Dev: fmt.Sprintf("%d:%d", m.Major, m.Minor), FS: m.FSType, Root: m.Root}
+	if now.ID, err = fsid.Of(fd); err != nil {
+		return false, fmt.Errorf("%s: %w", s.Point, err)
+	}
+	return s.Same(now), nil
 }
 
 // mountByID returns a mount of this process's namespace, or nil.
@@ -40,12 +89,4 @@ func mountByID(id uint64) (*mountinfo.Info, error) {
 		return nil, nil
 	}
 	return infos[0], nil
-}
-
-// same reports the same part of the same filesystem. Anonymous device numbers
-// (major 0: btrfs, tmpfs) are other ones after each mount.
-func (s Source) same(o Source) bool {
-	anonymous := strings.HasPrefix(s.Dev, "0:") && strings.HasPrefix(o.Dev, "0:")
-	return s.Point == o.Point && (s.Dev == o.Dev || anonymous) &&
-		(s.FS == "" || s.FS == o.FS) && (s.Root == "" || s.Root == o.Root)
 }

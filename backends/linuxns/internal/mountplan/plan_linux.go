@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/netsandbox/netsandbox/backends/internal/fsid"
 )
 
 // The treatments, as `create` prints them.
@@ -60,10 +62,7 @@ var kernel = []string{
 }
 
 // local lists filesystems that cannot wait for another machine or process.
-var local = []string{
-	"bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs",
-	"nilfs2", "overlay", "ramfs", "reiserfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
-}
+var local = fsid.Local
 
 // automount is the filesystem whose directories mount something when they are
 // looked into.
