@@ -68,25 +68,23 @@ func TestDirectoryInPlaceAtEveryPoint(t *testing.T) {
 			if have == want && have != "all of that" {
 				continue
 			}
-			t.Run(have+" becomes "+want, func(t *testing.T) {
-				m := newDressed(t, disk, have, want)
-				before := m.picture(true)
-				steps := m.staged("apply-1")
-				m.ok(m.host.Swap(context.Background(), steps))
-				left, err := m.host.Verify(context.Background(), steps)
-				m.ok(err)
-				if len(left) > 0 {
-					t.Fatalf("not as wanted: %+v", left)
+			m := newDressed(t, disk, have, want)
+			before := m.picture(true)
+			steps := m.staged("apply-1")
+			m.ok(m.host.Swap(context.Background(), steps))
+			left, err := m.host.Verify(context.Background(), steps)
+			m.ok(err)
+			if len(left) > 0 {
+				t.Fatalf("%s: not as wanted: %+v", m.name, left)
+			}
+			for n := 0; ; n++ {
+				died := m.diesInPlace(steps, n)
+				m.equal(fmt.Sprintf("host after dying at point %d", n), before, m.picture(true))
+				if !died {
+					break
 				}
-				for n := 0; ; n++ {
-					died := m.diesInPlace(steps, n)
-					m.equal(fmt.Sprintf("host after dying at point %d", n), before, m.picture(true))
-					if !died {
-						break
-					}
-					points++
-				}
-			})
+				points++
+			}
 		}
 	}
 	t.Logf("killed at %d points", points)

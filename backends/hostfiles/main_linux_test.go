@@ -144,10 +144,12 @@ func (f *fixture) xattrs(p string) map[string][]byte {
 	return all
 }
 
-func (f *fixture) ok(err error) {
+func (f *fixture) ok(errs ...error) {
 	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
+	for _, err := range errs {
+		if err != nil {
+			f.t.Fatal(err)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package hostfiles
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -26,6 +25,7 @@ import (
 // model is a host, and beside it, on the same filesystem, what it is to become.
 type model struct {
 	*fixture
+	name string
 	want string // the directory that /etc/x is to be like
 	is   map[change.Path]*change.Entry
 }
@@ -36,7 +36,7 @@ func newModel(t testing.TB, disk, have, want string) *model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &model{fixture: fixtureAt(t, filepath.Join(disk, "host")), want: filepath.Join(disk, "want")}
+	m := &model{name: have + " becomes " + want, fixture: fixtureAt(t, filepath.Join(disk, "host")), want: filepath.Join(disk, "want")}
 	m.ok(os.MkdirAll(m.path("etc/x"), 0o755))
 	m.ok(os.MkdirAll(m.want, 0o755))
 	kinds[have](&maker{t, m.path("etc/x")}, 'a')
@@ -118,7 +118,7 @@ func (m *model) picture(inodes bool) []string {
 func (m *model) equal(what string, want, got []string) {
 	m.t.Helper()
 	if d := cmp.Diff(want, got); d != "" {
-		m.t.Fatalf("%s (-want +got):\n%s", what, d)
+		m.t.Fatalf("%s: %s (-want +got):\n%s", m.name, what, d)
 	}
 }
 
@@ -139,7 +139,7 @@ func (m *model) staged(txn string) []backends.Step {
 	blockers, err := m.host.Preflight(ctx, cs)
 	m.ok(err)
 	if len(blockers) > 0 {
-		m.t.Fatalf("blockers: %+v", blockers)
+		m.t.Fatalf("%s: blockers: %+v", m.name, blockers)
 	}
 	steps, err := m.host.Snapshot(ctx, txn, cs)
 	m.ok(err)
@@ -154,7 +154,7 @@ func (m *model) applied(steps []backends.Step) {
 	left, err := m.host.Verify(context.Background(), steps)
 	m.ok(err)
 	if len(left) > 0 {
-		m.t.Fatalf("not as wanted: %+v", left)
+		m.t.Fatalf("%s: not as wanted: %+v", m.name, left)
 	}
 	m.asModel("host after the swap")
 }
@@ -245,14 +245,11 @@ func TestEveryPairOfKinds(t *testing.T) {
 					if have == "nothing" && want == "nothing" || disk != loopfs.Ext4 && (i+j)%4 > 0 {
 						continue
 					}
-					ok := t.Run(fmt.Sprintf("%s becomes %s", have, want), func(t *testing.T) {
-						m := newModel(t, at, have, want)
-						kills += m.pair(pairs)
-						m.ok(os.RemoveAll(filepath.Dir(m.dir)))
-					})
-					if ok {
-						pairs++
-					}
+					// No test of its own: that would be on a thread that does not see the mount.
+					m := newModel(t, at, have, want)
+					kills += m.pair(pairs)
+					m.ok(os.RemoveAll(filepath.Dir(m.dir)))
+					pairs++
 				}
 			}
 			t.Logf("%s: %d pairs exact, %d crashes", disk, pairs, kills)

@@ -161,11 +161,36 @@ func (w *swapper) rename(s backends.Step, dir int, base string, hidden int, dev 
 	if err != nil {
 		return err
 	}
+	if s.Change.Old.Type == change.Directory {
+		slot.mtime = s.Change.Old.MTime // an exchange may move it, and complete looks closer
+	}
 	if !slot.is(s.Place.Original, dev) || !alike(slot, s.Change.Old) {
 		return fmt.Errorf("%w: it was replaced or written meanwhile", backends.ErrHostChanged)
 	}
 	if s.Change.Old.Type == change.Directory {
-		return complete(hidden, s.Place.Name, s.Change.Path, known(w.steps, s.Place.Name))
+		if err := complete(hidden, s.Place.Name, s.Change.Path, known(w.steps, s.Place.Name)); err != nil {
+			return err
+		}
+	}
+	if actOf(s.Change) != actExchange {
+		return nil
+	}
+	return errors.Join(retime(dir, base, s.Change.New), retime(hidden, s.Place.Name, s.Change.Old))
+}
+
+// retime gives a directory that was exchanged its modification time again: xfs
+// counts the new ".." as a change of its content (xfs_cross_rename in
+// fs/xfs/xfs_inode.c), though not when it only moves.
+func retime(dir int, name string, e *change.Entry) error {
+	if e == nil || e.Type != change.Directory {
+		return nil
+	}
+	n, err := stat(dir, name)
+	if err != nil || n.fmt != unix.S_IFDIR || n.mtime == e.MTime {
+		return err
+	}
+	if err := setTime(dir, name, e.MTime); err != nil && !errors.Is(err, unix.EPERM) {
+		return err
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func (u *undoer) undoExchanged(s backends.Step, p *spot) error {
 				return err
 			}
 		}
-		return u.redated(p.dir, s)
+		return errors.Join(retime(p.dir, p.base, s.Change.Old), u.redated(p.dir, s))
 	})
 }
 
@@ -181,11 +181,18 @@ func (u *undoer) caught(p *spot, s backends.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n.ino != p.at.ino || n.size != p.at.size || n.mtime != p.at.mtime && n.fmt != unix.S_IFIFO {
-		return "it was written while it was taken back", nil
+	written := n.ino != p.at.ino
+	switch n.fmt {
+	case unix.S_IFIFO: // whose time is that of the last write
+	case unix.S_IFDIR:
+		if !written {
+			return holds(p.hidden, s.Place.Name)
+		}
+	default:
+		written = written || n.size != p.at.size || n.mtime != p.at.mtime
 	}
-	if n.fmt == unix.S_IFDIR {
-		return holds(p.hidden, s.Place.Name)
+	if written {
+		return "it was written while it was taken back", nil
 	}
 	return "", nil
 }
