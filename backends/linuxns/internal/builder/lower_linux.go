@@ -45,6 +45,10 @@ func (b *build) lower(p *piece, n string) (lower, error) {
 		unix.Close(t)
 		return l, errSingle
 	}
+	if p.Deleted() { // it cannot be attached anywhere
+		unix.Close(t)
+		return l, errors.New("the directory that it shows is gone from its filesystem")
+	}
 	if b.Merged != nil {
 		l.stat.Uid -= uint32(b.Mode.Shift)
 		l.stat.Gid -= uint32(b.Mode.Shift)

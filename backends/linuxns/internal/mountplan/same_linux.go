@@ -35,7 +35,7 @@ func boolean(b bool) int {
 // at which it is used. And a layer that nothing can be written to is no source
 // for a mount that can. For both, see [implied].
 func source(m Mount, done []Entry) int {
-	if m.Point == "/" || !slices.Contains(local, m.FS) || strings.HasSuffix(m.Root, deleted) {
+	if m.Point == "/" || !slices.Contains(local, m.FS) || m.Deleted() {
 		return -1
 	}
 	return slices.IndexFunc(done, func(o Entry) bool {
@@ -56,7 +56,7 @@ func implied(es []Entry) []Entry {
 		}
 		for j, e := range es {
 			inside := e.Dev == wide.Dev && e.Root != wide.Root && under(e.Root, wide.Root)
-			if e.Treatment != Layer || !inside || strings.HasSuffix(e.Root, deleted) {
+			if e.Treatment != Layer || !inside || e.Deleted() {
 				continue
 			}
 			at := join(wide.Point, below(e.Root, wide.Root))
@@ -90,7 +90,7 @@ func (p Plan) seenAt(target string) []string {
 	target = path.Clean(target)
 	out := []string{target}
 	h := home(p.Entries, target)
-	if h.Point == "" || strings.HasSuffix(h.Root, deleted) {
+	if h.Point == "" || h.Deleted() {
 		return out
 	}
 	within := join(h.Root, below(target, h.Point))

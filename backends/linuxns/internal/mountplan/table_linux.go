@@ -31,6 +31,9 @@ type Mount struct {
 // slashes in a row, so no name can look like it.
 const deleted = "//deleted"
 
+// Deleted reports that what is mounted has no name in its filesystem any more.
+func (m Mount) Deleted() bool { return strings.HasSuffix(m.Root, deleted) }
+
 // Read returns the mounts of the calling thread's mount namespace. The thread
 // matters: a builder is one thread of a process that lives on the host.
 func Read() ([]Mount, error) {
