@@ -30,9 +30,10 @@ func layout(t *testing.T, name string, size int64, data ...int64) {
 func TestHashOfAFileWithHoles(t *testing.T) {
 	l := newLab(t, "true")
 	const mib = 1 << 20
-	for name, data := range map[string][]int64{
+	files := map[string][]int64{
 		"all": {}, "begins with one": {mib}, "ends with one": {0}, "in the middle": {0, 2 * mib}, "ends with data": {4*mib + 123 - 4096},
-	} {
+	}
+	for name, data := range files {
 		layout(t, filepath.Join(l.merged, name), 4*mib+123, data...)
 	}
 	d := l.diff()
@@ -40,11 +41,15 @@ func TestHashOfAFileWithHoles(t *testing.T) {
 		t.Fatalf("difference %+v", d)
 	}
 	for _, c := range d.Changes {
-		b, err := os.ReadFile(filepath.Join(l.merged, filepath.Base(string(c.Path))))
+		name := filepath.Base(string(c.Path))
+		b, err := os.ReadFile(filepath.Join(l.merged, name))
 		must(t, err)
 		sum := sha256.Sum256(b)
 		if c.New.SHA256 != hex.EncodeToString(sum[:]) || !c.New.Sparse {
-			t.Errorf("%s: %+v, want sha256 %x, sparse", c.Path, *c.New, sum)
+			t.Errorf("%s: %+v, want sha256 %x, sparse", name, *c.New, sum)
+		}
+		if n := int64(len(files[name])); c.New.Allocated < n*4096 || c.New.Allocated > n*8192 {
+			t.Errorf("%s occupies %d bytes for %d pages", name, c.New.Allocated, n)
 		}
 	}
 }

@@ -152,7 +152,9 @@ func (n *node) entry() (*change.Entry, error) {
 	switch e.Type {
 	case change.Regular:
 		e.Size, e.Links = int64(n.st.Size), uint64(n.st.Nlink)
-		e.Sparse = n.st.Blocks*512 < n.st.Size
+		if held := n.st.Blocks * 512; held < n.st.Size {
+			e.Sparse, e.Allocated = true, int64(held)
+		}
 	case change.Symlink:
 		target, err := n.readlink()
 		if err != nil {
