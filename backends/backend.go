@@ -54,6 +54,8 @@ type Spec struct {
 	Relay []uint16 `json:"relay,omitempty"`
 	// Hide lists paths covered by an empty mount inside the view.
 	Hide []string `json:"hide,omitempty"`
+	// Secrets, when not nil, hides those of others besides.
+	Secrets *Secrets `json:"secrets,omitempty"`
 	// Mode forces an isolation mode: "shifted", "caps", or for tests of the
 	// escape probes "unhardened". Empty: the best this machine can do.
 	Mode string `json:"mode,omitempty"`

@@ -31,6 +31,9 @@ type CreateOptions struct {
 	Authority          string
 	Relay              []uint16
 	Hide               []string
+	// NoDefaultHide leaves the secrets of others visible; Show leaves some of them.
+	NoDefaultHide bool
+	Show          []string
 }
 
 // envFacts is what the journal row knows besides the state.
@@ -56,7 +59,7 @@ func (w *Workflow) Create(ctx context.Context, o CreateOptions) (report.Created,
 	spec := backends.Spec{
 		Name: o.Name, ID: ulid.Make().String(), Dir: w.envDir(o.Name), StateRoot: w.Dir, Base: base,
 		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
-		Relay: slices.Compact(slices.Sorted(slices.Values(append(o.Relay, proxyPorts(callerEnv())...)))), Hide: o.Hide,
+		Relay: slices.Compact(slices.Sorted(slices.Values(append(o.Relay, proxyPorts(callerEnv())...)))), Hide: o.Hide, Secrets: secrets(o),
 	}
 	env, err := w.intend(ctx, spec, o)
 	if err != nil {
@@ -69,6 +72,9 @@ func (w *Workflow) Create(ctx context.Context, o CreateOptions) (report.Created,
 	doc := report.Created{
 		Schema: report.Schema("created"), Name: o.Name, ID: spec.ID, State: states.Created, Backend: w.Backend.Name(),
 		Mode: made.Mode, Base: base, Mounts: made.Mounts, Notes: made.Notes, Next: "netsandbox exec " + o.Name + " -- COMMAND",
+	}
+	if doc.Covers, _, err = w.covers(ctx, w.Backend.Open(spec)); err != nil {
+		return doc, errors.Join(err, w.forget(context.WithoutCancel(ctx), env, spec))
 	}
 	found, notes := w.capture(ctx, o.CaptureConnections, spec)
 	doc.Circuits, doc.Notes = len(found), append(doc.Notes, notes...)
@@ -142,7 +148,7 @@ func (w *Workflow) checkCreate(o *CreateOptions) (base string, err error) {
 	if below(base, w.Dir) {
 		return "", hint(fmt.Errorf("base %s lies in the state directory, which is not in any view", base), "netsandbox create %s --base DIR", o.Name)
 	}
-	return base, nil
+	return base, checkHide(o, base)
 }
 
 // intend writes the row of a new environment, which takes the name.

@@ -139,8 +139,36 @@ func (o observer) run(ctx context.Context, where backends.Where, p backends.Prob
 	if err != nil {
 		return circuit.Answer{Reason: err.Error()}, 0
 	}
-	return circuit.Answer{Ran: true, OK: out.OK(), Reason: why(out)}, out.Took
+	a := circuit.Answer{Ran: true, OK: out.OK(), Reason: why(out)}
+	if p, ok := o.wanted(ctx, a); ok {
+		return circuit.Answer{Reason: "needs " + p + ", which views hide"}, out.Took
+	}
+	return a, out.Took
 }
+
+// wanted finds the hidden path that a failed probe complains of. Programs name
+// the file that they cannot read, and a world without it is not the one that the
+// circuit is about: it could not be run there, which is not the same as lost.
+func (o observer) wanted(ctx context.Context, a circuit.Answer) (string, bool) {
+	view, ok := o.runner.(backends.Concealer)
+	if a.OK || !ok {
+		return "", false
+	}
+	hidden, _, err := view.Covers(ctx)
+	if err != nil {
+		return "", false // the answer stands as it is
+	}
+	for _, c := range hidden {
+		p := change.Escape(c.Path)
+		if _, rest, ok := strings.Cut(a.Reason, p); ok && (rest == "" || !strings.ContainsAny(rest[:1], nameBytes)) {
+			return p, true
+		}
+	}
+	return "", false
+}
+
+// nameBytes go on a name: what they follow is another file.
+const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
 // why says how a probe failed, with the last line of what it printed: that is
 // where programs put the reason.

@@ -151,6 +151,9 @@ func (w *Workflow) Inspect(ctx context.Context, name string) (report.Inspect, er
 	if doc.Plan, err = w.planDoc(ctx, p); err != nil {
 		return doc, err
 	}
+	if doc.Covers, doc.CoverNotes, err = w.covers(ctx, p.view); err != nil {
+		return doc, err
+	}
 	return doc, w.store.View(ctx, func(tx *journal.Tx) error {
 		g, err := tx.LastGrant(p.env.ID)
 		if err == nil {

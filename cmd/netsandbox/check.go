@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -35,22 +37,19 @@ func newCheckCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// verdict is the error of a check whose answer is no. The document has said why,
-// at length; this names who it was.
+// verdict is the error of a check whose answer is no. The document has said why
+// at length; a reason that is long is not said here again.
 func verdict(doc report.Check) error {
 	if doc.OK {
 		return nil
 	}
-	var names []string
-	for _, c := range doc.Circuits {
-		if c.Required && !c.Result.Holds() {
-			names = append(names, "circuit "+c.Label+" is "+strings.ToLower(string(c.Result)))
-		}
-	}
 	err := &workflow.HintError{Err: fmt.Errorf("%s: not every required circuit holds: %w", doc.Name, errBlocked)}
 	for _, r := range doc.Refusals {
-		if len(names) > 0 {
-			r.Subjects = names
+		r.Subjects = slices.Clone(r.Subjects)
+		for i, s := range r.Subjects {
+			if name, _, ok := strings.Cut(s, " ("); ok && utf8.RuneCountInString(s) > 80 {
+				r.Subjects[i] = name
+			}
 		}
 		err.Err = fmt.Errorf("%s: %w: %s", doc.Name, errBlocked, r)
 		if err.Hint = r.Fix; err.Hint != "" {

@@ -18,7 +18,12 @@ func newCreateCmd(a *app) *cobra.Command {
 		Use:   "create NAME",
 		Short: "Make a new environment and record what the host is like now",
 		Long: `Make a new environment: a view of the host's files and network, and the baseline
-of established connections that must survive. NAME matches [a-z0-9][a-z0-9._-]{0,62}.`,
+of established connections that must survive. NAME matches [a-z0-9][a-z0-9._-]{0,62}.
+
+A view does not show the secrets of others: password hashes, the keys of the SSH
+server, keys and cloud credentials of users who do not own the environment. What is
+hidden cannot be changed inside either, so useradd(8), say, needs
+--show /etc/shadow --show /etc/gshadow. inspect lists the paths.`,
 		Args:        cobra.ExactArgs(1),
 		Annotations: exits(exitBlocked, exitBusy),
 	}
@@ -31,7 +36,9 @@ of established connections that must survive. NAME matches [a-z0-9][a-z0-9._-]{0
 	f.BoolVar(&o.CaptureConnections, "capture-connections", true, "make circuits of the established connections")
 	f.StringVar(&o.Authority, "authority", "root", "who may let a plan reach the host: root or terminal")
 	f.Var((*ports)(&o.Relay), "relay", "host loopback `PORT` that the view reaches; repeatable")
-	f.StringArrayVar(&o.Hide, "hide", nil, "cover `PATH` in the view; repeatable")
+	f.StringArrayVar(&o.Hide, "hide", nil, "cover `PATH` in the view, besides the secrets of others; repeatable")
+	f.StringArrayVar(&o.Show, "show", nil, "leave `PATH` visible although it is hidden by default; repeatable")
+	f.BoolVar(&o.NoDefaultHide, "no-default-hide", false, "hide nothing but what --hide names")
 	cmd.RunE = a.change(func(ctx context.Context, w *workflow.Workflow, args []string) error {
 		o.Name = args[0]
 		doc, err := w.Create(ctx, o)

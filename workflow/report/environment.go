@@ -20,6 +20,7 @@ type Created struct {
 	Base     string           `json:"base"`
 	Mounts   []backends.Mount `json:"mounts"`
 	Circuits int              `json:"circuits"` // captured connections
+	Covers   []backends.Cover `json:"covers"`   // what the view hides
 	Notes    []string         `json:"notes,omitempty"`
 	Next     string           `json:"next"` // the command to go on with
 }
@@ -108,6 +109,9 @@ type Inspect struct {
 	Grants       []Grant       `json:"grants"`
 	Transactions []Transaction `json:"transactions"`
 	Resources    []Resource    `json:"resources"`
+	// Covers is what a view that is built now hides; CoverNotes what it cannot.
+	Covers     []backends.Cover `json:"covers"`
+	CoverNotes []string         `json:"cover_notes,omitempty"`
 }
 
 // Resource is one recorded kernel object.

@@ -25,6 +25,7 @@ type Request struct {
 	Dir       envdir.Dir
 	StateRoot string
 	Hide      []string
+	Secrets   *backends.Secrets
 	Mode      harden.Mode
 	User      int // the user namespace to put it in, or -1 where the mode has none
 	Net       int // the network namespace to put it in, or -1
@@ -81,6 +82,8 @@ type build struct {
 	scratch int // where pieces are put together; gone with the old root
 	root    int // the view's root, attached in scratch
 	view    View
+	// redacted marks the hidden paths of which a copy is shown.
+	redacted map[string]bool
 }
 
 func (b *build) run() (_ *View, err error) {
@@ -322,7 +325,7 @@ func (b *build) put(path string, tree func() (int, error)) error {
 
 // plan decides from the mount table of the host.
 func (b *build) plan() (mountplan.Plan, error) {
-	p, err := mountplan.Make(b.table, b.StateRoot, b.Hide)
+	p, err := mountplan.Make(b.table, b.StateRoot, b.conceal())
 	if err != nil {
 		return p, fmt.Errorf("plan mounts: %w", err)
 	}

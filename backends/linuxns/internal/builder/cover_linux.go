@@ -38,7 +38,7 @@ func (b *build) cover(at string, with *stub) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		t, err := b.hiddenFile()
+		t, err := b.hiddenAt(at)
 		if err != nil {
 			return err
 		}

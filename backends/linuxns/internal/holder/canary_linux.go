@@ -103,7 +103,7 @@ func (h *Holder) world(ctx context.Context, where backends.Where, cancel context
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	env = world.Env{
-		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Mode: h.mode,
+		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Secrets: h.spec.Secrets, Mode: h.mode,
 		User: h.canaryUser, Net: h.net, Exe: h.exe, Silent: h.silent,
 		Networks: &h.canaries.networks,
 		Twin:     nettwin.Options{Relay: append(slices.Clone(h.spec.Relay), h.rec.Relay...), Stderr: os.Stderr},

@@ -85,24 +85,14 @@ func start() (*Holder, error) {
 	return h, h.dir.Store(h.rec)
 }
 
-// resolve finds the real names of what is to be covered: a cover is never put
-// on through a symlink.
+// resolve finds the real name of the state directory: a cover is never put on
+// through a symlink.
 func (h *Holder) resolve() error {
 	root, err := filepath.EvalSymlinks(h.spec.StateRoot)
 	if err != nil {
 		return fmt.Errorf("find state directory: %w", err)
 	}
 	h.spec.StateRoot = root
-	for i, p := range h.spec.Hide {
-		real, err := filepath.EvalSymlinks(p)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // nothing to hide yet
-		}
-		if err != nil {
-			return fmt.Errorf("find what to hide: %w", err)
-		}
-		h.spec.Hide[i] = real
-	}
 	return nil
 }
 

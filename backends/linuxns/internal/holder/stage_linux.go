@@ -73,9 +73,18 @@ func (h *Holder) stageable(p string) error {
 	if !below(p, h.spec.Base) {
 		return backends.ErrOutsideBase
 	}
-	for _, d := range append([]string{h.spec.StateRoot}, append(unlayered, h.spec.Hide...)...) {
+	for _, d := range append([]string{h.spec.StateRoot}, unlayered...) {
 		if below(p, d) {
 			return fmt.Errorf("%s is not part of any layer", d)
+		}
+	}
+	hidden, err := h.hidden()
+	if err != nil {
+		return err
+	}
+	for _, d := range hidden {
+		if below(p, d) || below(d, p) {
+			return fmt.Errorf("%s is hidden in the view", change.Escape(d))
 		}
 	}
 	// The parent must be what it says, on the host too: a symlink there would

@@ -146,7 +146,7 @@ func (h *Holder) build(ctx context.Context) (_ *view, err error) {
 		return nil, err
 	}
 	built, err := h.onBuilder(ctx, builder.Request{
-		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Mode: h.mode,
+		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Secrets: h.spec.Secrets, Mode: h.mode,
 		User: h.user, Net: h.net, Cgroup: group, Exe: h.exe, Socket: socket, Run: h.run, Silent: h.silent,
 	})
 	if err != nil {

@@ -2,19 +2,15 @@ package mountplan
 
 import "slices"
 
-// Waits returns the innermost mount that a path lies on, when looking at the path
-// could wait for another machine or process, or mount something.
+// Waits returns a mount on the way to a path of the host that could make whoever
+// looks at it wait for another machine or process, or that mounts something when
+// it is looked into. The root must be looked at anyway.
 func Waits(all []Mount, p string) (Mount, bool) {
-	var at Mount
-	for _, m := range all {
-		if under(p, m.Point) && len(m.Point) >= len(at.Point) {
-			at = m
-		}
+	i := slices.IndexFunc(all, func(m Mount) bool {
+		return m.Point != "/" && under(p, m.Point) && !slices.Contains(local, m.FS)
+	})
+	if i < 0 {
+		return Mount{}, false
 	}
-	for _, m := range all {
-		if m.Point != "/" && under(p, m.Point) && !slices.Contains(local, m.FS) {
-			return m, true
-		}
-	}
-	return at, false
+	return all[i], true
 }

@@ -14,6 +14,9 @@ func (b *page) created(d report.Created) {
 	if d.Circuits > 0 {
 		b.line("  %s captured as circuits; see: netsandbox circuit list %s", count(d.Circuits, "connection"), d.Name)
 	}
+	if len(d.Covers) > 0 {
+		b.line("  hides %s; see: netsandbox inspect %s", count(len(d.Covers), "path"), d.Name)
+	}
 	for _, m := range d.Mounts {
 		// What is layered behaves as on the host, and every view has kernel
 		// filesystems of its own; neither needs a line.

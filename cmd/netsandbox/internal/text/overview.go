@@ -129,6 +129,18 @@ func (b *page) inspect(d report.Inspect) {
 		rows[i] = []string{r.Kind, r.Name, r.Status}
 	}
 	b.table("RESOURCE NAME STATUS", rows)
+	b.covers(d.Covers, d.CoverNotes)
+}
+
+func (b *page) covers(cs []backends.Cover, notes []string) {
+	rows := make([][]string, len(cs))
+	for i, c := range cs {
+		rows[i] = []string{c.Path, c.How, c.Why}
+	}
+	b.table("COVERED HOW WHY", rows)
+	for _, n := range notes {
+		b.line("note: %s", n)
+	}
 }
 
 func grantState(g report.Grant) string {

@@ -82,6 +82,7 @@ var documents = map[string]any{
 	"created": report.Created{
 		Name: "edge", State: states.Created, Backend: "linux", Mode: "shifted", Base: "/", Circuits: 1, Notes: []string{"no freezer here"},
 		Mounts: []backends.Mount{{Point: "/", FS: "ext4", Treatment: "layer"}, {Point: "/proc", FS: "proc", Treatment: "excluded", Reason: "the view has its own"}, {Point: "/mnt/nas", FS: "nfs4", Treatment: "read-only", Reason: "cannot be layered"}},
+		Covers: []backends.Cover{{Path: "/etc/shadow", How: backends.Redacted, Why: "password hashes"}},
 		Next:   "netsandbox exec edge -- COMMAND",
 	},
 	"staged":        report.Staged{Name: "edge", Path: "/etc/x", Candidate: "/etc/x"},
@@ -116,7 +117,7 @@ var documents = map[string]any{
 	"status-trial":  report.Status{Environment: report.Environment{Name: "edge", State: states.Trial, Base: "/"}, Txn: &txn},
 	"status-idle":   report.Status{Environment: env, View: backends.Status{Holder: 10}},
 	"status-lost":   report.Status{Environment: env, View: backends.Status{TwinLost: true}},
-	"inspect":       report.Inspect{Status: status, Spec: backends.Spec{ID: "01J", Dir: "/var/lib/netsandbox/envs/01J"}, Policy: plan.Policy, Plan: &plan, Grants: []report.Grant{grant}, Transactions: []report.Transaction{txn}, Resources: []report.Resource{{Kind: "cgroup", Name: "netsandbox/01J", Status: "made"}}},
+	"inspect":       report.Inspect{Status: status, Spec: backends.Spec{ID: "01J", Dir: "/var/lib/netsandbox/envs/01J"}, Policy: plan.Policy, Plan: &plan, Grants: []report.Grant{grant}, Transactions: []report.Transaction{txn}, Resources: []report.Resource{{Kind: "cgroup", Name: "netsandbox/01J", Status: "made"}}, Covers: []backends.Cover{{Path: "/etc/shadow", How: backends.Redacted, Why: "password hashes"}}, CoverNotes: []string{"/etc/krb5.keytab has 2 names on the host; only this one is hidden"}},
 	"history":       []report.Transaction{txn},
 	"history-none":  []report.Transaction{},
 	"events":        []report.Event{{Seq: 1, At: at, Event: "state.moved", Env: "edge", Txn: "apply-1", Data: map[string]any{"to": "checked", "from": "staged", "why": "two words\x1b", "n": 3}}},

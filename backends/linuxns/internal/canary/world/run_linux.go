@@ -24,6 +24,7 @@ type Env struct {
 	Dir       envdir.Dir
 	StateRoot string
 	Hide      []string
+	Secrets   *backends.Secrets
 	Mode      harden.Mode
 	// User is the sibling of the view's user namespace, with the same map. In the
 	// view's own one, root inside could take a canary's descriptors by
@@ -61,7 +62,7 @@ func (e Env) Run(ctx context.Context, where backends.Where, p backends.Probe) (o
 		p.Timeout = defaultTimeout
 	}
 	r := builder.Request{
-		Dir: e.Dir, StateRoot: e.StateRoot, Hide: e.Hide, Mode: e.Mode,
+		Dir: e.Dir, StateRoot: e.StateRoot, Hide: e.Hide, Secrets: e.Secrets, Mode: e.Mode,
 		User: e.User, Net: -1, Cgroup: -1, Exe: e.Exe, Throwaway: true, Run: -1, Silent: e.Silent,
 	}
 	switch where {
