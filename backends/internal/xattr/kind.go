@@ -22,6 +22,13 @@ func Bookkeeping(name string) bool {
 	return strings.HasPrefix(name, overlayPrefix) && !strings.HasPrefix(name, overlayEscaped)
 }
 
+// mirrored reports another name of an ACL. To root xfs lists each under the name
+// that it has on disk, too (xfs_xattr_put_listent in fs/xfs/xfs_xattr.c): set from
+// an old value, it would take the place of the ACL that was set before.
+func mirrored(name string) bool {
+	return name == "trusted.SGI_ACL_FILE" || name == "trusted.SGI_ACL_DEFAULT"
+}
+
 // Label reports an attribute that a security module or an integrity checker
 // gives to an object: by place, or over its content.
 func Label(name string) bool {

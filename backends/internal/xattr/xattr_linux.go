@@ -22,8 +22,8 @@ func Path(dir int, name string) string {
 	return p + "/" + name
 }
 
-// All returns every extended attribute; none where the filesystem has no such
-// thing.
+// All returns every extended attribute, each once; none where the filesystem has
+// no such thing.
 func All(dir int, name string) (map[string][]byte, error) {
 	path := Path(dir, name)
 	list, err := sized(func(b []byte) (int, error) { return unix.Llistxattr(path, b) })
@@ -37,6 +37,9 @@ func All(dir int, name string) (map[string][]byte, error) {
 	}
 	all := map[string][]byte{}
 	for k := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		if mirrored(k) {
+			continue
+		}
 		v, err := sized(func(b []byte) (int, error) { return unix.Lgetxattr(path, k, b) })
 		if errors.Is(err, unix.ENODATA) {
 			continue // removed meanwhile
