@@ -115,7 +115,7 @@ func (g garb) alterAttr(fd int, name string, e *change.Entry, step func(string, 
 	return step(change.Escape(name), func() error {
 		value, ok := e.Xattrs[name]
 		if !ok {
-			return os.NewSyscallError("fremovexattr", unix.Fremovexattr(fd, name))
+			return attr{name, nil, true}.done(unix.Fremovexattr(fd, name))
 		}
 		return attr{name, value, true}.done(unix.Fsetxattr(fd, name, value, 0))
 	})
