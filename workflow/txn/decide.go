@@ -24,7 +24,13 @@ func (t *Txn) decide(d Decision, by Party, reason string) error {
 		return &DecidedError{*t.verdict}
 	}
 	v := Verdict{Decision: d, By: by, Reason: reason, At: t.clock().UTC()}
-	return t.write(record{Kind: recVerdict, Verdict: &v})
+	if t.doubt {
+		// Short enough for the sector of the commit: the disk has one or the other.
+		v.InDoubt, v.Reason = true, "the commit could not be recorded"
+	}
+	err := t.write(record{Kind: recVerdict, Verdict: &v})
+	t.doubt = err != nil && (t.doubt || d == Commit)
+	return err
 }
 
 // Commit decides that the trial stays. The host needs only Clean afterwards.
@@ -39,16 +45,25 @@ func (t *Txn) Commit(by Party, reason string) error {
 // before, it finishes what was begun. What cannot be restored is returned and
 // recorded: the transaction stays incomplete until a later Undo finds nothing,
 // or Accept. A committed transaction is refused with [ErrCommitted].
+//
+// The host is taken back also when the decision cannot be recorded, its disk
+// being read-only or broken: nobody decided for the trial, so whoever reads the
+// file later undoes too. Only a commit that was tried and may be on that disk
+// keeps the host as it is, whatever the file turns out to say; it held.
 func (t *Txn) Undo(ctx context.Context, host backends.Host, by Party, reason string) ([]backends.Leftover, error) {
 	err := t.decide(Undo, by, reason)
 	var d *DecidedError
-	if errors.As(err, &d) && d.Verdict.Decision == Undo {
-		err = nil
-	}
-	if err != nil {
+	switch {
+	case err == nil, errors.As(err, &d) && d.Verdict.Decision == Undo:
+		return t.takeBack(ctx, host)
+	case d != nil, !t.locked, t.doubt, !t.seen[recSwap]:
 		return nil, err
 	}
-	return t.takeBack(ctx, host)
+	left, uerr := host.Undo(context.WithoutCancel(ctx), t.Steps())
+	if uerr == nil {
+		err = fmt.Errorf("the host was taken back, which could not be recorded: %w", err)
+	}
+	return left, errors.Join(err, uerr)
 }
 
 // Rollback takes a committed transaction back. Whether the host is still as
@@ -60,6 +75,9 @@ func (t *Txn) Rollback(ctx context.Context, host backends.Host, by Party, reason
 	}
 	if s := t.status(); s != Committed && t.revert == nil {
 		return nil, orderError("roll back", s)
+	}
+	if t.Forgotten() {
+		return nil, ErrForgotten
 	}
 	if t.revert == nil {
 		v := Verdict{Decision: Undo, By: by, Reason: reason, At: t.clock().UTC()}
@@ -74,6 +92,9 @@ func (t *Txn) Rollback(ctx context.Context, host backends.Host, by Party, reason
 func (t *Txn) takeBack(ctx context.Context, host backends.Host) ([]backends.Leftover, error) {
 	if t.finished() {
 		return t.leftovers, nil
+	}
+	if err := t.log.affirm(); err != nil && (t.revert != nil || t.verdict.InDoubt) {
+		return nil, err // the disk may say that it is committed
 	}
 	// An undo that has begun is not given up because somebody lost patience.
 	ctx = context.WithoutCancel(ctx)
@@ -157,6 +178,9 @@ func (t *Txn) Clean(ctx context.Context, host backends.Host) error {
 		return orderError("clean", t.status())
 	case t.undoing() && !t.seen[recUndone]:
 		return orderError("clean", t.status())
+	}
+	if err := t.log.affirm(); err != nil {
+		return err
 	}
 	// Before the swap everything hidden is ours. After it only what is known by
 	// its inode number goes, until the backup is given up.

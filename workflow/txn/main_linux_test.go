@@ -18,9 +18,11 @@ import (
 	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/hostfiles"
 	"github.com/netsandbox/netsandbox/backends/nstest"
+	"github.com/netsandbox/netsandbox/backends/nstest/faultfs"
 )
 
 func TestMain(m *testing.M) {
+	faultfs.Main()
 	if os.Getenv(victimEnv) != "" {
 		if err := victim(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -97,7 +99,12 @@ func newWorld(t testing.TB) *world {
 
 func newWorldAt(t testing.TB, at string) *world {
 	t.Helper()
-	w := &world{t: t, root: filepath.Join(at, "host"), dir: filepath.Join(at, "txn"), wanted: contents{}}
+	return newWorldIn(t, filepath.Join(at, "host"), filepath.Join(at, "txn"))
+}
+
+func newWorldIn(t testing.TB, root, dir string) *world {
+	t.Helper()
+	w := &world{t: t, root: root, dir: dir, wanted: contents{}}
 	w.ok(os.MkdirAll(w.dir, 0o700))
 	w.ok(os.MkdirAll(w.root, 0o755))
 	for _, f := range hostFiles {

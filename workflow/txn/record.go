@@ -91,4 +91,7 @@ type Verdict struct {
 	By       Party     `json:"by"`
 	Reason   string    `json:"reason,omitempty"`
 	At       time.Time `json:"at"`
+	// InDoubt marks an undo that is written over a commit which may or may not
+	// have reached the disk.
+	InDoubt bool `json:"in_doubt,omitempty"`
 }

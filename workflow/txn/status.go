@@ -64,7 +64,7 @@ func (s *state) fold(r record) error {
 		delete(s.seen, recClean)
 	case recUndone, recAccepted:
 		s.leftovers, s.unlisted = r.Leftovers, r.Unlisted
-	case recSwap, recSwapped, recClean:
+	case recSwap, recSwapped, recClean, recForgotten:
 	default:
 		return ErrNewer // a kind that only a later version writes
 	}

@@ -26,6 +26,7 @@ type Txn struct {
 	log log
 	state
 	locked bool
+	doubt  bool // whether a commit of ours is on the disk is not known
 	clock  func() time.Time
 }
 
