@@ -66,15 +66,24 @@ func Kill(cmd *exec.Cmd, n int, when When, stop Stop) (reached bool, err error) 
 // returns false kills the command. The error is that of the command, as
 // [exec.Cmd.Wait] would return it.
 func Run(cmd *exec.Cmd, visit func(pid int, s Step, w When) bool) error {
-	return RunFrom(cmd, nil, visit)
+	return Options{}.Run(cmd, visit)
 }
 
-// RunFrom is [Run] with the command at its own speed until begun answers true.
-// Only from then on are its steps shown, and counted: stopping at every system
-// call makes a program several times slower. begun is called again and again, on
-// another thread; what the command does while it answers goes unseen, so it has
-// to look for something that comes well before the steps of interest.
-func RunFrom(cmd *exec.Cmd, begun func() bool, visit func(pid int, s Step, w When) bool) error {
+// Options says what of a run is shown, where that is not all of it.
+type Options struct {
+	// From, when not nil, lets the command run at its own speed until it answers
+	// true; only from then on are steps shown, and counted. Stopping at every
+	// system call makes a program several times slower. It is called again and
+	// again, on another thread, and what the command does meanwhile goes unseen, so
+	// it has to look for something that comes well before the steps of interest.
+	From func() bool
+	// Metadata shows changes of owner, mode, time and attributes too: no sync
+	// orders them, but a program killed between two of them leaves a mixture.
+	Metadata bool
+}
+
+// Run is the function [Run] with options.
+func (o Options) Run(cmd *exec.Cmd, visit func(pid int, s Step, w When) bool) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if cmd.SysProcAttr == nil {
@@ -85,12 +94,12 @@ func RunFrom(cmd *exec.Cmd, begun func() bool, visit func(pid int, s Step, w Whe
 		return err
 	}
 	pid := cmd.Process.Pid
-	t := &tracer{pid: pid, visit: visit, inside: map[int]Step{}}
-	t.watching.Store(begun == nil)
+	t := &tracer{pid: pid, visit: visit, metadata: o.Metadata, inside: map[int]Step{}}
+	t.watching.Store(o.From == nil)
 	over := make(chan struct{})
 	var wg sync.WaitGroup
-	if begun != nil {
-		wg.Go(func() { t.await(begun, over) })
+	if o.From != nil {
+		wg.Go(func() { t.await(o.From, over) })
 	}
 	status, err := t.run()
 	close(over)
@@ -129,6 +138,7 @@ type tracer struct {
 	inside map[int]Step // by thread: the durable call it is in
 	killed bool
 
+	metadata bool
 	watching atomic.Bool // threads stop at every system call
 }
 
@@ -230,6 +240,9 @@ func (t *tracer) syscall(tid int) {
 	switch info.op {
 	case opEntry:
 		name, ok := durable[info.nr]
+		if !ok && t.metadata {
+			name, ok = metadata[info.nr]
+		}
 		if !ok {
 			return
 		}
@@ -274,4 +287,11 @@ var durable = map[uint64]string{
 	unix.SYS_RENAMEAT: "renameat", unix.SYS_RENAMEAT2: "renameat2",
 	unix.SYS_UNLINKAT: "unlinkat", unix.SYS_MKDIRAT: "mkdirat", unix.SYS_SYMLINKAT: "symlinkat", unix.SYS_LINKAT: "linkat",
 	unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_FALLOCATE: "fallocate",
+}
+
+// metadata are the calls that change what is said of an object.
+var metadata = map[uint64]string{
+	unix.SYS_FCHOWN: "fchown", unix.SYS_FCHOWNAT: "fchownat", unix.SYS_FCHMOD: "fchmod", unix.SYS_FCHMODAT: "fchmodat",
+	unix.SYS_UTIMENSAT: "utimensat", unix.SYS_SETXATTR: "setxattr", unix.SYS_LSETXATTR: "lsetxattr", unix.SYS_FSETXATTR: "fsetxattr",
+	unix.SYS_REMOVEXATTR: "removexattr", unix.SYS_LREMOVEXATTR: "lremovexattr", unix.SYS_FREMOVEXATTR: "fremovexattr",
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,12 @@ func child(dir string) int {
 			break
 		}
 		err = errors.Join(os.Mkdir(filepath.Join(dir, "x"), 0o700), os.Remove(filepath.Join(dir, "x")))
+	}
+	if os.Getenv("KILLPOINT_CHMOD") != "" {
+		d, err := os.Open(filepath.Join(dir, "d"))
+		if err != nil || d.Chmod(0o750) != nil {
+			return 1
+		}
 	}
 	f, err2 := os.Create(filepath.Join(dir, "d", "new"))
 	if err = errors.Join(err, err2); err != nil {
@@ -86,13 +93,14 @@ func TestKillStopsOnTheAskedSide(t *testing.T) {
 	}
 }
 
-func TestRunFromShowsWhatComesAfterTheBeginning(t *testing.T) {
+func TestRunShowsWhatComesAfterTheBeginning(t *testing.T) {
 	cmd, dir := command(t)
 	gate := filepath.Join(dir, "gate")
 	cmd.Env = append(cmd.Env, "KILLPOINT_GATE="+gate)
 	seen := func(name string) bool { _, err := os.Stat(name); return err == nil }
 	var calls []string
-	err := killpoint.RunFrom(cmd, func() bool { return seen(filepath.Join(dir, "d")) }, func(_ int, s killpoint.Step, w killpoint.When) bool {
+	opt := killpoint.Options{From: func() bool { return seen(filepath.Join(dir, "d")) }}
+	err := opt.Run(cmd, func(_ int, s killpoint.Step, w killpoint.When) bool {
 		if len(calls) == 0 { // it is watched now, so it may go on
 			if s.N != 1 {
 				t.Errorf("the first step has number %d", s.N)
@@ -112,6 +120,24 @@ func TestRunFromShowsWhatComesAfterTheBeginning(t *testing.T) {
 	}
 	if n := len(calls); n < 2 || calls[n-2] != "fsync" || calls[n-1] != "renameat" {
 		t.Errorf("steps %v, want them to end with fsync, renameat", calls)
+	}
+}
+
+func TestMetadataIsShownWhenAsked(t *testing.T) {
+	cmd, _ := command(t)
+	cmd.Env = append(cmd.Env, "KILLPOINT_CHMOD=yes")
+	var calls []string
+	err := killpoint.Options{Metadata: true}.Run(cmd, func(_ int, s killpoint.Step, w killpoint.When) bool {
+		calls = append(calls, string(w)+" "+s.Call)
+		return s.Call != "fchmod" || w == killpoint.Before
+	})
+	var exit *killpoint.ExitError
+	if !errors.As(err, &exit) || exit.Signal != unix.SIGKILL {
+		t.Fatalf("the child ended with %v, want a kill", err)
+	}
+	want := []string{"before mkdirat", "after mkdirat", "before fchmod", "after fchmod"}
+	if !slices.Equal(calls, want) {
+		t.Errorf("steps %v, want %v", calls, want)
 	}
 }
 
