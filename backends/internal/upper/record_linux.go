@@ -42,7 +42,7 @@ func Record(dir string, w Window) (err error) {
 		}
 		w := &walker{layer: l, tview: w.TView, visit: func(p *pair) error {
 			_, err := r.origin(p)
-			return err
+			return vanished(err) // the host removed it this instant
 		}}
 		if err := w.walk(); err != nil {
 			return fmt.Errorf("record origins below %s: %w", l.source.Point, err)
