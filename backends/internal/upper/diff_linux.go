@@ -93,7 +93,7 @@ func (d *differ) visit(p *pair) error {
 func (d *differ) shown(p *pair) error {
 	now, err := p.lo.entry()
 	if err != nil {
-		return err
+		return vanished(err)
 	}
 	want, err := p.up.entry()
 	if err != nil {
@@ -142,7 +142,7 @@ func (d *differ) compare(p *pair, o origin) error {
 	}
 	m := member{path: p.path, now: now, want: want, origin: o, same: same, inBase: inBase}
 	switch {
-	case p.up.regular() && p.up.st.Nlink > 1:
+	case (p.up.regular() || p.up.fifo()) && p.up.st.Nlink > 1:
 		d.groups[p.up.inode()] = append(d.groups[p.up.inode()], m)
 	case same:
 	case !inBase:

@@ -54,7 +54,10 @@ func (d *differ) link(names []member) bool {
 		!together(names, func(m member) *change.Entry { return m.now }) &&
 		!together(names, func(m member) *change.Entry { return m.origin.Old })
 	for i, m := range names {
-		if linked && i > 0 {
+		switch {
+		case linked && m.want.Type != change.Regular:
+			d.block("hardlink", m.path, fmt.Sprintf("it is one %s with %d names, which no plan can make", m.want.Type, len(names)))
+		case linked && i > 0:
 			m.want.Link = names[0].path
 		}
 		if linked || !m.same {

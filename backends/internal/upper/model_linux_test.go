@@ -17,7 +17,7 @@ import (
 // fact is what a reader sees of one path.
 type fact struct {
 	text string // type, mode, owner, content, attributes
-	ino  uint64 // of a regular file: which names are one
+	ino  uint64 // of a file or fifo: which names are one
 }
 
 // tree is a directory as a reader sees it, by relative path.
@@ -62,7 +62,7 @@ func look(p string) (fact, error) {
 		}
 		f.text = "symlink " + f.text + " " + to
 	default:
-		f.text = "fifo " + f.text
+		f.text, f.ino = "fifo "+f.text, st.Ino
 	}
 	attrs, err := readAttrs(p)
 	f.text += attrText(attrs)
@@ -141,7 +141,10 @@ func model(host, view tree) string {
 		default:
 			op = change.Modified
 		}
-		if first != "" && first != p {
+		switch {
+		case first != "" && kindOf(want.text) == "fifo":
+			lines = append(lines, "blocked hardlink "+p)
+		case first != "" && first != p:
 			want.text += " = " + first
 		}
 		lines = append(lines, fmt.Sprintf("%s %s %s", op, p, want.text))

@@ -49,6 +49,7 @@ func (n *node) renew(after *node) {
 func (n *node) format() uint16 { return n.st.Mode & unix.S_IFMT }
 func (n *node) isDir() bool    { return n != nil && n.format() == unix.S_IFDIR }
 func (n *node) regular() bool  { return n != nil && n.format() == unix.S_IFREG }
+func (n *node) fifo() bool     { return n != nil && n.format() == unix.S_IFIFO }
 
 // whiteout reports overlayfs's mark of a deletion. All whiteouts of an upper may
 // be links to one inode (Linux 6.x), so they are never a hard-link group.

@@ -1,6 +1,7 @@
 package upper
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -17,7 +19,10 @@ import (
 // fresh empties host and environment for the next round.
 func (l *lab) fresh() {
 	l.t.Helper()
-	l.unmount()
+	// A round that failed may have left it unmounted.
+	if err := unix.Unmount(l.merged, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		l.t.Fatal(err)
+	}
 	for _, dir := range []string{l.host, l.env, l.env + "/layers/root/upper", l.env + "/layers/root/work"} {
 		entries, err := os.ReadDir(dir)
 		if os.IsNotExist(err) {
@@ -38,7 +43,8 @@ func (l *lab) fresh() {
 
 // differences is the property: whatever was done in a view, Diff says exactly
 // what a comparison of the merged tree with the host's says, before and after a
-// rebuild; and a reset of any path gives the host's back there and nowhere else.
+// rebuild; a reset of any path gives the host's back there and nowhere else; and
+// nothing differs when all of it was applied.
 func (l *lab) differences(t *rapid.T) {
 	l.fresh()
 	names := []string{"a", "b", "c"}
@@ -62,8 +68,37 @@ func (l *lab) differences(t *rapid.T) {
 	l.unmount()
 	l.mount()
 	l.same(t, "after a rebuild", want)
-	if rapid.Bool().Draw(t, "reset") {
+	switch evenly(t, "then", []string{"reset", "reset", "settle", "leave"}) {
+	case "reset":
 		l.resetOne(t, host, view)
+	case "settle":
+		l.settleAll(t, view)
+	}
+}
+
+// settleAll makes the host what the view is, by other hands than the program's,
+// and settles all that Diff had called a change.
+func (l *lab) settleAll(t *rapid.T, view tree) {
+	d := l.diff()
+	var applied []change.Path
+	for _, c := range d.Changes {
+		applied = append(applied, c.Path)
+	}
+	copied := filepath.Join(l.t.TempDir(), "copy")
+	l.run(".", "cp -aT "+l.merged+" "+copied)
+	l.unmount()
+	l.run(l.host, "find . -mindepth 1 -delete; cp -aT "+copied+" .; rm -rf "+copied)
+	must(l.t, Settle(l.env, applied))
+	for _, p := range applied { // what was only copied may stay, and directories above it
+		st, err := os.Lstat(l.env + "/layers/root/upper" + strings.TrimPrefix(string(p), l.host))
+		if err == nil && !st.IsDir() {
+			t.Fatalf("after settling: the upper still holds %s", p)
+		}
+	}
+	l.mount()
+	l.same(t, "after settling", "")
+	if now := l.tree(l.merged); model(view, now) != "" {
+		t.Fatalf("after settling the view is another:\n%s", model(view, now))
 	}
 }
 
