@@ -45,7 +45,7 @@ func (t *tree) clean(d change.Path, steps []backends.Step, keep bool) error {
 	if n == nil {
 		// Perhaps an earlier try removed it and could not make that durable; what it
 		// was told is told once.
-		return t.fsyncDir(top)
+		return t.flushPlace(d)
 	}
 	if keep {
 		if err := t.cleanMade(d, steps); err != nil {

@@ -170,7 +170,7 @@ func (u *undoer) undoInPlace(s backends.Step) error {
 		u.leave(s, g.String(), g.byHand(s.Change))
 		return nil
 	}
-	return durable("undo "+string(s.Change.Path), func() error {
+	return u.take(s, func() error {
 		return errors.Join(g.alter(fd, s.Change.Path, s.Change.Old), u.redated(fd, s))
 	})
 }

@@ -39,7 +39,7 @@ func (h *Host) Swap(ctx context.Context, steps []backends.Step) error {
 	if err := t.markSwapped(steps); err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
-	if err := t.flushSwapped(steps); err != nil {
+	if err := t.flushSwapped(steps, false); err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
 	return nil

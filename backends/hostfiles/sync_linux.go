@@ -102,9 +102,11 @@ func (t *tree) flushPlace(d change.Path) error {
 	return os.NewSyscallError("syncfs", unix.Syncfs(fd))
 }
 
-// flushSwapped makes renames and directory metadata durable.
-func (t *tree) flushSwapped(steps []backends.Step) error {
-	if len(steps) >= few && len(places(steps)) > 0 {
+// flushSwapped makes renames and directory metadata durable. Again says that an
+// earlier flush may have failed: btrfs (6.18) answers a second fsync of the
+// directory that it could not write with success, syncfs it does not.
+func (t *tree) flushSwapped(steps []backends.Step, again bool) error {
+	if (again || len(steps) >= few) && len(places(steps)) > 0 {
 		if err := t.flushPlaces(steps); err != nil {
 			return err
 		}

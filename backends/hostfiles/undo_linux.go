@@ -30,9 +30,7 @@ func (h *Host) Undo(_ context.Context, steps []backends.Step) ([]backends.Leftov
 			errs = append(errs, fmt.Errorf("undo %s: %w", s.Change.Path, err))
 		}
 	}
-	// Flushed even when there was nothing to do: an earlier try may have done it
-	// all and failed to make it durable.
-	errs = append(errs, u.redate(), u.apart(), t.flushSwapped(steps))
+	errs = append(errs, u.redate(), u.apart(), t.flushSwapped(steps, u.did < u.duties()))
 	return u.left, errors.Join(errs...)
 }
 
@@ -42,6 +40,25 @@ type undoer struct {
 	steps []backends.Step
 	dates map[change.Path]date
 	left  []backends.Leftover
+	did   int // steps that were taken back by this try
+}
+
+// duties counts the steps that an undo of a whole swap takes back. When fewer
+// needed it, an earlier try may have done the others and failed to make them
+// durable, of which nobody is told twice.
+func (u *undoer) duties() (n int) {
+	for _, s := range u.steps {
+		if s.Change.New != nil || s.Place.Within == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// take is the part of an undo that changes the host.
+func (u *undoer) take(s backends.Step, f func() error) error {
+	u.did++
+	return durable("undo "+string(s.Change.Path), f)
 }
 
 func (u *undoer) leave(s backends.Step, found, fix string) {
@@ -148,7 +165,7 @@ func (u *undoer) undoExchanged(s backends.Step, p *spot) error {
 		u.leave(s, "the original is no longer at "+back.String(), "restore it from a backup")
 		return nil
 	}
-	return durable("undo "+string(s.Change.Path), func() error {
+	return u.take(s, func() error {
 		swap := func() error {
 			return renameat2(p.hidden, s.Place.Name, p.dir, p.base, unix.RENAME_EXCHANGE)
 		}
@@ -215,7 +232,7 @@ func (u *undoer) undoPlaced(s backends.Step, p *spot) error {
 		u.leave(s, why, "keep it, or: rm -ri -- "+quote(s.Change.Path))
 		return nil
 	}
-	return durable("undo "+string(s.Change.Path), func() error {
+	return u.take(s, func() error {
 		return errors.Join(u.remove(s, p), u.redated(p.dir, s))
 	})
 }
@@ -265,7 +282,7 @@ func (u *undoer) undoTaken(s backends.Step, p *spot) error {
 		u.leave(s, "something new stands there", putBack(s))
 		return nil
 	}
-	return durable("undo "+string(s.Change.Path), func() error {
+	return u.take(s, func() error {
 		err := renameat2(p.hidden, s.Place.Name, p.dir, p.base, unix.RENAME_NOREPLACE)
 		if errors.Is(err, unix.EEXIST) {
 			u.leave(s, "something new stands there", putBack(s))
