@@ -21,7 +21,7 @@ var documents = map[string]any{
 	"created": report.Created{}, "environment": report.Environment{}, "status": report.Status{}, "inspect": report.Inspect{},
 	"staged": report.Staged{}, "changes": report.Changes{}, "diff": report.Diff{}, "check": report.Check{}, "plan": report.Plan{},
 	"dry-run": report.DryRun{}, "circuits": report.Circuits{}, "connections": report.Circuits{}, "grant": report.Grant{}, "moved": report.Moved{},
-	"applied": report.Applied{}, "transaction": report.Transaction{}, "recovered": report.Recovered{}, "event": report.Event{},
+	"applied": report.Applied{}, "transaction": report.Transaction{}, "recovered": report.Recovered{}, "pruned": report.Pruned{}, "event": report.Event{},
 	"doctor": report.Doctor{}, "states": report.States{}, "error": report.Error{},
 }
 

@@ -23,7 +23,7 @@ func txnDoc(row journal.Txn) report.Transaction {
 	}
 	defer t.Close()
 	// The file is the truth; the row may lag behind a keeper's undo.
-	d.Status, d.Paths = string(t.Status()), paths(t)
+	d.Status, d.Paths, d.Pruned = string(t.Status()), paths(t), t.Forgotten()
 	v := last(t)
 	if v != nil {
 		at := v.At

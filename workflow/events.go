@@ -25,6 +25,7 @@ const (
 	EventTrialConfirmed  = "trial.confirmed"
 	EventTrialDecided    = "trial.decided"
 	EventStateMoved      = "state.moved"
+	EventBackupPruned    = "backup.pruned"
 	EventTwinLost        = "twin.lost"
 	EventRecoverStarted  = "recover.started"
 	EventRecoverFinished = "recover.finished"
@@ -37,6 +38,6 @@ func Events() []string {
 		EventCircuitAdded, EventCircuitChanged, EventCircuitRemoved, EventCircuitChecked, EventGuardRefused,
 		EventPlanMade, EventGrantRecorded, EventGrantRevoked, EventLeaseArmed, EventChangeIntended, EventChangeApplied,
 		EventChangeReverted, EventTrialConfirmed, EventTrialDecided, EventStateMoved, EventTwinLost, EventRecoverStarted,
-		EventRecoverFinished,
+		EventRecoverFinished, EventBackupPruned,
 	}
 }

@@ -4,104 +4,175 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"syscall"
+	"time"
 
-	"github.com/netsandbox/netsandbox/backends"
-	"github.com/netsandbox/netsandbox/backends/change"
-	"github.com/netsandbox/netsandbox/states"
+	"github.com/netsandbox/netsandbox/workflow/hostlock"
 	"github.com/netsandbox/netsandbox/workflow/journal"
 	"github.com/netsandbox/netsandbox/workflow/report"
 	"github.com/netsandbox/netsandbox/workflow/txn"
 )
 
-// Prune gives up the first backup of every committed transaction, the originals
-// that stand hidden on their own filesystems, and every plan that nothing needs
-// any more. The second copy stays, so a rollback is still possible.
-func (w *Workflow) Prune(ctx context.Context) ([]report.Transaction, error) {
-	out := []report.Transaction{}
+// PruneOptions say what to give up.
+type PruneOptions struct {
+	// OlderThan keeps what was decided more recently. Zero gives up all.
+	OlderThan time.Duration
+}
+
+// Prune gives up what decided transactions keep, the originals hidden beside
+// their targets and the second copies, and the plans that nothing needs any more.
+// What was pruned cannot be rolled back; it stays in the history. Nothing of a
+// transaction that is undecided or incomplete goes, and none of it while a trial
+// has the host.
+func (w *Workflow) Prune(ctx context.Context, o PruneOptions) (report.Pruned, error) {
+	doc := report.Pruned{Schema: report.Schema("pruned"), Transactions: []report.PrunedTxn{}, Kept: []report.KeptTxn{}}
+	host, err := hostlock.Take(hostlock.Holder{PID: os.Getpid(), UID: uint32(os.Geteuid()), Base: w.Dir})
+	if busy, ok := errors.AsType[*hostlock.BusyError](err); ok {
+		return doc, hint(fmt.Errorf("%w: %w", ErrBusy, busy), "netsandbox history")
+	}
+	if err != nil {
+		return doc, err
+	}
+	defer host.Close()
 	var rows []journal.Txn
-	keep := make(map[string]bool)
-	err := w.store.View(ctx, func(tx *journal.Tx) (err error) {
-		if rows, err = tx.Txns(journal.TxnFilter{Status: []string{string(txn.Committed)}}); err != nil {
-			return err
-		}
-		envs, err := tx.Envs()
-		for _, e := range envs {
-			if last, err := tx.LastPlan(e.ID, e.Cycle); err == nil {
-				keep[last.Digest] = true
-			}
-		}
+	err = w.store.View(ctx, func(tx *journal.Tx) (err error) {
+		rows, err = tx.Txns(journal.TxnFilter{})
 		return err
 	})
 	if err != nil {
-		return out, err
+		return doc, err
+	}
+	now, err := w.Clock()
+	if err != nil {
+		return doc, err
 	}
 	var errs []error
+	needed := map[string]bool{}
 	for _, row := range rows {
-		t, err := txn.Open(row.Path)
-		if err == nil && !t.Pruned() {
-			err = t.Prune(ctx, w.Host)
-			out = append(out, txnDoc(row))
+		kept, err := w.prune(ctx, row, now.At.Add(-o.OlderThan), &doc)
+		if kept != "" {
+			needed[row.Plan] = true
 		}
-		if t != nil {
-			err = errors.Join(err, t.Close())
+		if kept != "" && kept != recent {
+			doc.Kept = append(doc.Kept, report.KeptTxn{ID: row.ID, Env: row.EnvName, Why: kept})
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, w.plans().Prune(func(digest string) bool { return keep[digest] }))
-	return out, errors.Join(errs...)
+	return doc, errors.Join(append(errs, w.prunePlans(ctx, needed, &doc))...)
 }
 
-// pending is the transaction that is on the host for an environment, or was
-// left incomplete; nil when there is none.
-func (w *Workflow) pending(ctx context.Context, p place) (*report.Transaction, error) {
-	var out *report.Transaction
-	return out, w.store.View(ctx, func(tx *journal.Tx) error {
-		rows, err := tx.Txns(journal.TxnFilter{Env: p.env.ID, Status: []string{
-			string(txn.Armed), string(txn.Applying), string(txn.Trial), string(txn.Incomplete),
-		}})
-		if len(rows) > 0 {
-			d := txnDoc(rows[0])
-			out = &d
-		}
-		return err
+// recent is why most transactions are kept, and nobody needs to be told.
+const recent = "decided recently"
+
+// prune gives up one transaction, or says why it is kept.
+func (w *Workflow) prune(ctx context.Context, row journal.Txn, before time.Time, doc *report.Pruned) (kept string, err error) {
+	t, err := txn.Open(row.Path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, txn.ErrEmpty) {
+		return "", nil // it never had anything
+	}
+	if err != nil {
+		return err.Error(), nil
+	}
+	defer t.Close()
+	switch {
+	case row.Status != string(t.Status()), t.Status() != txn.Committed && t.Status() != txn.Undone:
+		return "it is " + string(t.Status()), nil
+	case last(t).At.After(before):
+		return recent, nil
+	}
+	hidden := held(t)
+	freed := usage(hidden...)
+	if t.Forgotten() && t.Finished() && freed == 0 || t.Status() == txn.Undone && freed == 0 {
+		return "", nil
+	}
+	err = t.Forget(ctx, w.Host)
+	if errors.Is(err, txn.ErrBusy) {
+		return "another process is at it", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("prune %s: %w", row.ID, err)
+	}
+	freed -= usage(hidden...)
+	doc.FreedBytes += freed
+	doc.Transactions = append(doc.Transactions, report.PrunedTxn{
+		ID: row.ID, Env: row.EnvName, Status: string(t.Status()), FreedBytes: freed, Paths: paths(t),
+	})
+	return "", w.store.Update(ctx, func(tx *journal.Tx) error {
+		return w.event(tx, row.Env, row.ID, EventBackupPruned, map[string]any{"status": t.Status(), "freed_bytes": freed})
 	})
 }
 
-// stageTransaction stages every path as a transaction wanted it, from the plan
-// that it applied.
-func (w *Workflow) stageTransaction(ctx context.Context, p *place, id string, doc *report.Staged) error {
-	row, err := w.row(ctx, id)
-	if err != nil {
-		return err
+// held lists the directories in which a transaction keeps originals.
+func held(t *txn.Txn) []string {
+	dirs := []string{filepath.Join(t.Dir(), "originals")}
+	seen := map[string]bool{}
+	for _, s := range t.Steps() {
+		if d := string(s.Place.Dir); d != "" && !seen[d] {
+			seen[d] = true
+			dirs = append(dirs, d)
+		}
 	}
-	frozen, err := w.plans().Open(row.Plan)
-	if err != nil {
-		return hint(fmt.Errorf("the plan of %s is gone: %w", id, err), "netsandbox stage %s PATH --from FILE", p.env.Name)
-	}
-	for _, c := range frozen.Changes {
-		if !below(string(c.Path), p.spec.Base) {
-			return fmt.Errorf("stage %s: %w", c.Path, backends.ErrOutsideBase)
-		}
-		if c.New != nil && c.New.Type != change.Regular {
-			continue // directories come with their files
-		}
-		cand := backends.Candidate{Delete: c.New == nil}
-		if c.New != nil {
-			b, err := frozen.Open(c.New.SHA256)
-			if err != nil {
-				return err
-			}
-			cand.From, _ = b.(*os.File) // a blob is a file; only a test's store is not
-		}
-		err = p.view.Stage(ctx, c.Path, cand)
-		if cand.From != nil {
-			err = errors.Join(err, cand.From.Close())
-		}
+	return dirs
+}
+
+// prunePlans removes the plans that no environment goes by and no transaction
+// that can still be rolled back was made from. A plan that the journal does not
+// know yet is being recorded by another command, unless it is old.
+func (w *Workflow) prunePlans(ctx context.Context, needed map[string]bool, doc *report.Pruned) error {
+	dir := filepath.Join(w.Dir, plansDir)
+	was := usage(dir)
+	err := w.store.View(ctx, func(tx *journal.Tx) error {
+		envs, err := tx.Envs()
 		if err != nil {
 			return err
 		}
-		*doc = report.Staged{Schema: report.Schema("staged"), Name: p.env.Name, Path: c.Path, Candidate: c.Path, Deleted: cand.Delete, State: states.Staged}
+		for _, e := range envs {
+			last, err := tx.LastPlan(e.ID, e.Cycle)
+			if err == nil {
+				needed[last.Digest] = true
+			} else if !errors.Is(err, journal.ErrNotFound) {
+				return err
+			}
+		}
+		return w.plans().Prune(func(digest string) bool {
+			keep := needed[digest] || !tx.PlanKnown(digest) && w.fresh(digest)
+			if !keep {
+				doc.Plans++
+			}
+			return keep
+		})
+	})
+	doc.FreedBytes += was - usage(dir)
+	return err
+}
+
+// fresh reports a plan that was published in the last minutes.
+func (w *Workflow) fresh(digest string) bool {
+	dir, err := w.plans().Path(digest)
+	if err != nil {
+		return false
 	}
-	return w.staged(ctx, p, doc)
+	fi, err := os.Lstat(dir)
+	return err == nil && time.Since(fi.ModTime()) < 10*time.Minute
+}
+
+// usage is what directories occupy on their disks, as far as it can be seen.
+func usage(dirs ...string) (n int64) {
+	for _, dir := range dirs {
+		_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return nil
+			}
+			if fi, err := d.Info(); err == nil {
+				if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+					n += st.Blocks * 512
+				}
+			}
+			return nil
+		})
+	}
+	return n
 }

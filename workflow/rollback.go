@@ -73,6 +73,9 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 	default:
 		return doc, hint(fmt.Errorf("%w: %s is %s", ErrBusy, id, t.Status()), "netsandbox wait %s", id)
 	}
+	if t.Forgotten() {
+		return doc, w.recordRefusal(ctx, place{env: env}, pruned(row, env))
+	}
 	f, err := w.reverse(ctx, row, t, env)
 	if err != nil {
 		return doc, err
@@ -97,6 +100,14 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 	}
 	doc.Outcome, doc.State = "rolled_back", states.RolledBack
 	return doc, serr
+}
+
+// pruned is the answer to whoever wants back what was given up.
+func pruned(row journal.Txn, env journal.Env) error {
+	return &RefusedError{Env: row.EnvName, From: env.State, On: states.Rollback, Refusals: []guards.Refusal{{
+		Guard: states.Reversible, Reason: "its originals were given up by history --prune, so there is nothing to restore from",
+		Subjects: []string{row.ID}, Fix: "netsandbox stage " + row.EnvName + " PATH --from FILE",
+	}}}
 }
 
 // reverse gathers whether a transaction can be taken back: that no newer one

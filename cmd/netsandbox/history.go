@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -10,27 +12,35 @@ import (
 
 func newHistoryCmd(a *app) *cobra.Command {
 	var prune bool
+	var o workflow.PruneOptions
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List all transactions, newest first",
-		Long: `List all transactions, newest first. --prune gives up the first backup of those
-that are committed, the originals beside the files, and lists them; the second copy,
-in the state directory, stays, so a rollback is still possible.`,
+		Long: `List all transactions, newest first. --prune gives up what the decided ones keep:
+the originals hidden beside the files, their second copies in the state directory,
+and plans that nothing needs. What was pruned cannot be rolled back and stays in the
+list. Nothing of an undecided or incomplete transaction goes.`,
 		Args:        cobra.NoArgs,
 		Annotations: exits(exitBusy),
 	}
-	cmd.Flags().BoolVar(&prune, "prune", false, "give up the backups beside the files")
+	cmd.Flags().BoolVar(&prune, "prune", false, "give up the backups of decided transactions; they cannot be rolled back then")
+	cmd.Flags().DurationVar(&o.OlderThan, "older-than", 0, "with --prune, keep what was decided less than `AGE` ago, like 720h")
 	show := a.read(func(ctx context.Context, w *workflow.Workflow, _ []string) error {
 		docs, err := w.History(ctx)
 		return a.show(docs, err)
 	})
 	shorten := a.change(func(ctx context.Context, w *workflow.Workflow, _ []string) error {
-		docs, err := w.Prune(ctx)
-		return a.show(docs, err)
+		doc, err := w.Prune(ctx, o)
+		return a.show(doc, err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if prune {
+		switch {
+		case o.OlderThan < 0:
+			return usage(fmt.Errorf("--older-than %s is negative", o.OlderThan))
+		case prune:
 			return shorten(cmd, args)
+		case cmd.Flags().Changed("older-than"):
+			return usage(errors.New("--older-than is for --prune"))
 		}
 		return show(cmd, args)
 	}

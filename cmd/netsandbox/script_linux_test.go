@@ -222,7 +222,7 @@ var documents = map[string]func() any{
 	"connections": func() any { return new(report.Circuits) }, "status": func() any { return new(report.Status) },
 	"inspect": func() any { return new(report.Inspect) }, "transaction": func() any { return new(report.Transaction) },
 	"event": func() any { return new(report.Event) }, "doctor": func() any { return new(report.Doctor) },
-	"recovered": func() any { return new(report.Recovered) }, "states": func() any { return new(report.States) },
+	"recovered": func() any { return new(report.Recovered) }, "pruned": func() any { return new(report.Pruned) }, "states": func() any { return new(report.States) },
 	"error": func() any { return new(report.Error) }, "version": func() any { return new(version) },
 }
 

@@ -62,3 +62,10 @@ func (t *Tx) Plan(env, digest string) (Plan, error) {
 	}
 	return p, nil
 }
+
+// PlanKnown reports whether any environment, also one that ended, has recorded a
+// plan with the digest. What cannot be read counts as unknown.
+func (t *Tx) PlanKnown(digest string) bool {
+	known, err := one(t, func(r row) (n int, err error) { return n, r.Scan(&n) }, `SELECT count(*) FROM plans WHERE digest = ?`, digest)
+	return err == nil && known > 0
+}

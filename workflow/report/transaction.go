@@ -38,6 +38,33 @@ type Transaction struct {
 	Ended   *time.Time    `json:"ended,omitempty"`
 	Keeper  int           `json:"keeper,omitempty"` // pid, while it watches
 	Paths   []change.Path `json:"paths,omitempty"`
+	// Pruned: its originals were given up, so it cannot be rolled back.
+	Pruned bool `json:"pruned,omitempty"`
+}
+
+// Pruned is the result of history --prune.
+type Pruned struct {
+	Schema       string      `json:"schema"` // netsandbox/v1/pruned
+	Transactions []PrunedTxn `json:"transactions"`
+	Plans        int         `json:"plans"` // frozen plans that nothing needed
+	FreedBytes   int64       `json:"freed_bytes"`
+	Kept         []KeptTxn   `json:"kept"`
+}
+
+// PrunedTxn is one transaction whose originals were given up.
+type PrunedTxn struct {
+	ID         string        `json:"id"`
+	Env        string        `json:"env"`
+	Status     string        `json:"status"`
+	FreedBytes int64         `json:"freed_bytes"`
+	Paths      []change.Path `json:"paths"`
+}
+
+// KeptTxn is one that was not to be touched.
+type KeptTxn struct {
+	ID  string `json:"id"`
+	Env string `json:"env"`
+	Why string `json:"why"`
 }
 
 // Applied is the result of apply, commit, rollback and wait.

@@ -17,6 +17,7 @@
 //	accepted  somebody settled what could not be taken back
 //	clean     nothing is left to do
 //	pruned    the first backup was given up
+//	forgotten both copies were given up; it cannot be rolled back
 //
 // The journal's rows are an index of it. Keeper and recover finish a transaction
 // from this file alone, with the database unreadable and the disk full: the

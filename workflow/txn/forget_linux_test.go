@@ -48,20 +48,62 @@ func visible(w *world) string {
 	return out.String()
 }
 
-// Whatever of it a crash left undone, a rollback that would find half of the
-// originals does not begin.
-func TestForgettingThatWasCutShortIsFinished(t *testing.T) {
+// Whatever of it a crash leaves undone, a rollback that would find half of the
+// originals does not begin, and asking again finishes it.
+func TestForgettingThatIsCutShortIsFinished(t *testing.T) {
+	var points []string
+	forgetUntil(t, func(point string) { points = append(points, point) })
+	if len(points) < 6 {
+		t.Fatalf("durable steps: %q", points)
+	}
+	for n, point := range points {
+		t.Run(point, func(t *testing.T) {
+			at := 0
+			w, x := forgetUntil(t, func(string) {
+				if at++; at == n+1 {
+					panic(errCut)
+				}
+			})
+			left, err := x.Rollback(context.Background(), w.host(), Operator, "")
+			switch {
+			case x.Forgotten() != errors.Is(err, ErrForgotten):
+				t.Errorf("forgotten %v, rollback: %v", x.Forgotten(), err)
+			case err == nil && len(left) > 0: // the intent was not written: nothing is lost
+				t.Errorf("leftovers %+v", left)
+			}
+			w.ok(x.Forget(context.Background(), w.host()))
+			if _, err := os.Lstat(x.originals()); !os.IsNotExist(err) {
+				t.Errorf("second copy: %v", err)
+			}
+		})
+	}
+}
+
+var errCut = errors.New("cut short")
+
+// forgetUntil forgets a committed transaction until trace panics, and returns it
+// as another process finds it.
+func forgetUntil(t *testing.T, trace func(point string)) (*world, *Txn) {
 	w := newWorld(t)
 	x := w.trial(w.begin())
 	w.ok(x.Commit(Applier, ""))
-	w.ok(x.write(record{Kind: recForgotten}))
-	if _, err := x.Rollback(context.Background(), w.host(), Operator, ""); !errors.Is(err, ErrForgotten) {
-		t.Errorf("rollback: %v", err)
-	}
-	w.ok(x.Forget(context.Background(), w.host()))
-	if _, err := os.Lstat(x.originals()); !os.IsNotExist(err) {
-		t.Errorf("second copy: %v", err)
-	}
+	w.ok(x.Clean(context.Background(), w.host()))
+	func() {
+		defer func() {
+			TestOnlyStep = nil
+			if r := recover(); r != nil && r != errCut {
+				panic(r)
+			}
+		}()
+		TestOnlyStep = trace
+		w.ok(x.Forget(context.Background(), w.host()))
+	}()
+	dir := x.Dir()
+	w.ok(x.Close())
+	again, err := Open(dir)
+	w.ok(err)
+	t.Cleanup(func() { again.Close() })
+	return w, again
 }
 
 func TestForgetWaitsForADecision(t *testing.T) {

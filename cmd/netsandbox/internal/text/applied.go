@@ -75,9 +75,44 @@ func (b *page) history(ts []report.Transaction) {
 	}
 	rows := make([][]string, len(ts))
 	for i, t := range ts {
-		rows[i] = []string{t.ID, t.Env, t.Status, instant(t.Begun), paths(t.Paths), short(t.Reason)}
+		status := t.Status
+		if t.Pruned {
+			status += ", pruned"
+		}
+		rows[i] = []string{t.ID, t.Env, status, instant(t.Begun), paths(t.Paths), short(t.Reason)}
 	}
 	b.table("TRANSACTION ENVIRONMENT STATUS BEGUN PATHS REASON", rows)
+}
+
+func (b *page) pruned(d report.Pruned) {
+	rows := make([][]string, len(d.Transactions))
+	for i, t := range d.Transactions {
+		rows[i] = []string{t.ID, t.Env, t.Status, size(t.FreedBytes), paths(t.Paths)}
+	}
+	b.table("PRUNED ENVIRONMENT STATUS FREED PATHS", rows)
+	for _, k := range d.Kept {
+		b.line("kept %s (%s): %s", k.ID, k.Env, k.Why)
+	}
+	switch {
+	case len(d.Transactions) > 0:
+		b.line("Freed %s: the backups of %s and %s; what was committed stays so", size(d.FreedBytes), count(len(d.Transactions), "transaction"), count(d.Plans, "plan"))
+	case d.Plans > 0:
+		b.line("Freed %s: %s", size(d.FreedBytes), count(d.Plans, "plan"))
+	default:
+		b.line("nothing to prune")
+	}
+}
+
+// size renders bytes as a person would say them.
+func size(n int64) string {
+	if n < 1024 {
+		return count(int(n), "byte")
+	}
+	f, unit := float64(n)/1024, 0
+	for f >= 1024 && unit < 3 {
+		f, unit = f/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[unit])
 }
 
 // paths shows the first of many.

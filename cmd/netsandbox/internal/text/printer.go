@@ -85,6 +85,8 @@ func (b *page) overview(doc any) bool {
 		b.doctor(d)
 	case report.Recovered:
 		b.recovered(d)
+	case report.Pruned:
+		b.pruned(d)
 	default:
 		return false
 	}

@@ -119,6 +119,12 @@ var documents = map[string]any{
 	"status-lost":   report.Status{Environment: env, View: backends.Status{TwinLost: true}},
 	"inspect":       report.Inspect{Status: status, Spec: backends.Spec{ID: "01J", Dir: "/var/lib/netsandbox/envs/01J"}, Policy: plan.Policy, Plan: &plan, Grants: []report.Grant{grant}, Transactions: []report.Transaction{txn}, Resources: []report.Resource{{Kind: "cgroup", Name: "netsandbox/01J", Status: "made"}}, Covers: []backends.Cover{{Path: "/etc/shadow", How: backends.Redacted, Why: "password hashes"}}, CoverNotes: []string{"/etc/krb5.keytab has 2 names on the host; only this one is hidden"}},
 	"history":       []report.Transaction{txn},
+	"history-pruned": []report.Transaction{{ID: "apply-1", Env: "edge", Status: "committed", Begun: at, Pruned: true}},
+	"pruned": report.Pruned{
+		Transactions: []report.PrunedTxn{{ID: "apply-1", Env: "edge", Status: "committed", FreedBytes: 12288, Paths: []change.Path{"/etc/x"}}},
+		Plans:        1, FreedBytes: 20480, Kept: []report.KeptTxn{{ID: "apply-2", Env: "edge", Why: "it is incomplete"}},
+	},
+	"pruned-none":   report.Pruned{},
 	"history-none":  []report.Transaction{},
 	"events":        []report.Event{{Seq: 1, At: at, Event: "state.moved", Env: "edge", Txn: "apply-1", Data: map[string]any{"to": "checked", "from": "staged", "why": "two words\x1b", "n": 3}}},
 	"doctor":        report.Doctor{Ready: true, Findings: []backends.Finding{{Name: "overlay", Status: "ok", Detail: "mounted one"}, {Name: "freezer", Status: "missing", Detail: "cgroup v1", Fix: "boot with cgroup v2"}}},
