@@ -2,10 +2,13 @@ package upper
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/internal/xattr"
@@ -84,6 +87,41 @@ func overlayWord(name, value string) (what, reason string) {
 	default:
 		return "overlay", fmt.Sprintf("overlayfs left the attribute %s on it", change.Escape(name))
 	}
+}
+
+// unheld lists what plannable attributes begin with that the layer's filesystem
+// cannot hold; tmpfs knows no user.* before Linux 6.6. A copy-up leaves them out
+// without a word, so that their absence from the layer says nothing.
+func (l *layer) unheld() []string {
+	var all []string
+	for _, name := range []string{"user.", "trusted.", xattr.ACL, xattr.DefaultACL, xattr.Capability} {
+		asked := name
+		if strings.HasSuffix(name, ".") {
+			asked += "netsandbox"
+		}
+		if _, err := unix.Fgetxattr(l.upper, asked, nil); errors.Is(err, unix.EOPNOTSUPP) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// inherit gives an entry of the layer what the host's has and the layer cannot
+// hold.
+func (d *differ) inherit(want, now *change.Entry) {
+	if len(d.unheld) == 0 || want == nil || now == nil || want.Type != now.Type {
+		return
+	}
+	kept := maps.Clone(want.Xattrs)
+	for name, value := range now.Xattrs {
+		if slices.ContainsFunc(d.unheld, func(begin string) bool { return strings.HasPrefix(name, begin) }) {
+			if kept == nil {
+				kept = map[string][]byte{}
+			}
+			kept[name] = value
+		}
+	}
+	want.Xattrs = kept
 }
 
 // attributeNames lists the names on either side, sorted.

@@ -1,8 +1,11 @@
 package upper
 
 import (
+	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
@@ -62,4 +65,30 @@ func TestConflictNamesAttributes(t *testing.T) {
 	if len(d.Blockers) != 1 || !strings.HasSuffix(d.Blockers[0].Reason, "; attributes differ: user.k") {
 		t.Errorf("blockers %+v, want a conflict about user.k", d.Blockers)
 	}
+}
+
+// ramfs holds no attributes at all, and a copy-up to it leaves them out.
+func TestAttributesThatALayerCannotHoldAreNoDifference(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Tool("setfattr"), nstest.Tool("setfacl"))
+	l := newLab(t, "echo a > f; mkdir d; for x in f d; do setfattr -n user.k -v v $x; setfattr -n trusted.k -v v $x; setfacl -m u:7:r $x; done; chmod 640 f")
+	l.unmount()
+	dir := l.env + "/layers/root"
+	src, err := os.ReadFile(dir + "/source.json")
+	must(t, err)
+	must(t, unix.Mount("ramfs", dir, "ramfs", 0, ""))
+	must(t, os.WriteFile(dir+"/source.json", src, 0o600))
+	must(t, os.Mkdir(dir+"/work", 0o755))
+	must(t, os.Mkdir(dir+"/upper", 0o755))
+	l.mount()
+	l.inView(": >> f; touch f d")
+	if _, err := os.Lstat(dir + "/upper/f"); err != nil {
+		t.Fatal(err)
+	}
+	l.want("")
+	l.inView("echo b > f; echo n > n")
+	l.want("modified f\nadded n\n")
+	l.unmount()
+	must(t, RemoveAll(l.env))
+	l.mount()
+	l.want("")
 }

@@ -48,6 +48,7 @@ func Diff(dir string, opt DiffOptions) (_ backends.Difference, err error) {
 			d.block("mount-changed", change.Path(l.source.Point), l.why)
 			continue
 		}
+		d.unheld = l.unheld()
 		w := &walker{layer: l, tview: opt.TView, visit: d.visit}
 		if err := w.walk(); err != nil {
 			return backends.Difference{}, fmt.Errorf("compare %s: %w", l.source.Point, err)
@@ -67,6 +68,7 @@ type differ struct {
 	out    backends.Difference
 	groups map[inode][]member // names of files with several, by inode of the upper
 	apart  []change.Path      // outside the base: whole new or deleted directories
+	unheld []string           // of the layer that is walked
 }
 
 func (d *differ) visit(p *pair) error {
@@ -99,6 +101,7 @@ func (d *differ) shown(p *pair) error {
 	if err != nil {
 		return vanished(err)
 	}
+	d.inherit(want, now)
 	same := now.Same(want)
 	if same && want != nil && want.Type == change.Regular {
 		same = now.Size == want.Size && now.MTime == want.MTime
@@ -136,6 +139,7 @@ func (d *differ) compare(p *pair, o origin) error {
 			return d.unread(p, err)
 		}
 	}
+	d.inherit(want, now)
 	same, err := d.equal(p, o, now, want)
 	if err != nil {
 		return d.unread(p, err)

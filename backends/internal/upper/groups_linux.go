@@ -56,7 +56,7 @@ func (d *differ) link(names []member) bool {
 	for i, m := range names {
 		switch {
 		case linked && m.want.Type != change.Regular:
-			d.block("hardlink", m.path, fmt.Sprintf("it is one %s with %d names, which no plan can make", m.want.Type, len(names)))
+			d.block(string(m.want.Type), m.path, fmt.Sprintf("it is one %s with %d names, which no plan can make", m.want.Type, len(names)))
 		case linked && i > 0:
 			m.want.Link = names[0].path
 		}

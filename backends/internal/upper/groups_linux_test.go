@@ -26,7 +26,7 @@ func TestHardLinks(t *testing.T) {
 		{"an ephemeral name is left out", "echo a > f", "ln f f.pid", "ephemeral added f.pid\n"},
 		{"an ephemeral name of a changed file", "true", "echo a > f; ln f f.pid", "added f\nephemeral added f.pid\n"},
 		{"whiteouts are no group", "echo a > f; echo b > g; echo c > h", "rm f g h", "deleted f\ndeleted g\ndeleted h\n"},
-		{"of a fifo", "true", "mkfifo p; ln p q", "added p|\nadded q|\nblocked hardlink p\nblocked hardlink q\n"},
+		{"of a fifo", "true", "mkfifo p; ln p q", "added p|\nadded q|\nblocked fifo p\nblocked fifo q\n"},
 		{"of a fifo that the host has", "mkfifo p; ln p q", "rm q; ln p q", ""},
 		{"of a symlink", "true", "ln -s x l; ln l m", "added l -> x\nadded m -> x\n"},
 		{"two groups", "true", "echo a > a1; ln a1 a2; echo b > b1; ln b1 b2", "added a1\nadded a2 = a1\nadded b1\nadded b2 = b1\n"},

@@ -143,7 +143,7 @@ func model(host, view tree) string {
 		}
 		switch {
 		case first != "" && kindOf(want.text) == "fifo":
-			lines = append(lines, "blocked hardlink "+p)
+			lines = append(lines, "blocked fifo "+p)
 		case first != "" && first != p:
 			want.text += " = " + first
 		}

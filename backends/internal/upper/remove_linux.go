@@ -190,8 +190,8 @@ func like(fd int, n *node) error {
 		} else if _, had := have[name]; had && name != overlayPrefix+"uuid" {
 			err = unix.Fremovexattr(fd, name)
 		}
-		// What belongs to the host's filesystem alone, the upper's may not know.
-		if err != nil && (xattr.Plannable(name) || !errors.Is(err, unix.EOPNOTSUPP)) {
+		// What the host's filesystem knows, the layer's may not.
+		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("set attribute %s: %w", name, err)
 		}
 	}
