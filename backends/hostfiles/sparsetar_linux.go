@@ -84,9 +84,6 @@ func sparseHeader(hdr *tar.Header, data []extent) (head []byte, stored int64) {
 		stored += x.len
 	}
 	records := maps.Clone(hdr.PAXRecords)
-	records[sparseMap] = strings.Join(points, ",")
-	records[sparseLen] = strconv.Itoa(len(points) / 2)
-	records[sparseSize] = strconv.FormatInt(hdr.Size, 10)
 	records[sparseName] = hdr.Name
 	records["mtime"] = paxTime(hdr.ModTime)
 	block := ustar("GNUSparseFile.0/data", tar.TypeReg)
@@ -100,6 +97,10 @@ func sparseHeader(hdr *tar.Header, data []extent) (head []byte, stored int64) {
 		}
 	}
 	var body bytes.Buffer
+	// GNU tar wants to know the number of points before it reads them.
+	body.WriteString(paxRecord(sparseSize, strconv.FormatInt(hdr.Size, 10)))
+	body.WriteString(paxRecord(sparseLen, strconv.Itoa(len(points)/2)))
+	body.WriteString(paxRecord(sparseMap, strings.Join(points, ",")))
 	for _, k := range slices.Sorted(maps.Keys(records)) {
 		body.WriteString(paxRecord(k, records[k]))
 	}

@@ -99,7 +99,19 @@ func (t *tree) flushPlace(d change.Path) error {
 	if err != nil {
 		return err
 	}
-	return os.NewSyscallError("syncfs", unix.Syncfs(fd))
+	if err := unix.Syncfs(fd); err != nil {
+		return os.NewSyscallError("syncfs", err)
+	}
+	// A filesystem that an error has turned read-only has nothing to sync, says the
+	// kernel (6.18, sync_filesystem), and loses what it had.
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return os.NewSyscallError("fstatfs", err)
+	}
+	if fs.Flags&unix.ST_RDONLY != 0 {
+		return os.NewSyscallError("syncfs", unix.EROFS)
+	}
+	return nil
 }
 
 // flushSwapped makes renames and directory metadata durable. Again says that an

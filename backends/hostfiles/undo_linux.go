@@ -294,63 +294,41 @@ func (u *undoer) undoTaken(s backends.Step, p *spot) error {
 
 // foreign says why the object at the target is not the one we put there, or
 // nothing. Its inode number alone does not tell: a filesystem gives the number
-// of a removed file to the next one.
+// of a removed file to the next one. Nor is it foreign if somebody wrote the
+// original's content there again: nobody loses that when the original itself
+// comes back in its place.
 func (u *undoer) foreign(dir int, base string, at *node, s backends.Step, dev uint64) (string, error) {
-	want := s.Change.New
-	if before, err := u.asBefore(dir, base, at, s.Change.Old); before || err != nil {
-		return "", err
+	old, want, kind := s.Change.Old, s.Change.New, at.kind()
+	ours := at.is(s.Place.Staged, dev) && kind == want.Type
+	if old != nil && old.Type != kind {
+		old = nil
 	}
-	if !at.is(s.Place.Staged, dev) || at.kind() != want.Type {
-		return fmt.Sprintf("another %s stands there", at.kind()), nil
-	}
-	switch want.Type {
-	case change.Directory:
-		if s.Change.Old == nil {
-			return "", nil // rmdir decides
-		}
-		return holds(dir, base)
-	case change.Symlink:
+	switch {
+	case kind == change.Symlink && (ours || old != nil):
 		target, err := readlink(dir, base)
-		if err == nil && target != string(want.Target) {
-			return "a symlink to " + change.Escape(target), nil
+		if err != nil || old != nil && target == string(old.Target) || ours && target == string(want.Target) {
+			return "", err
 		}
-		return "", err
-	case change.Fifo:
-		return "", nil // it has no content that could be somebody's
-	}
-	after, sum, err := u.read(dir, base, at)
-	if err != nil {
-		return "", err
-	}
-	if sum != want.SHA256 || after.ino != at.ino {
-		return "its content was changed since", nil
-	}
-	*at = *after // what caught compares with
-	return "", nil
-}
-
-// asBefore reports that somebody wrote the original's content there again, which
-// nobody loses when the original itself comes back in its place.
-func (u *undoer) asBefore(dir int, base string, at *node, old *change.Entry) (bool, error) {
-	if old == nil || at.kind() != old.Type {
-		return false, nil
-	}
-	switch old.Type {
-	case change.Symlink:
-		target, err := readlink(dir, base)
-		return target == string(old.Target), err
-	case change.Regular:
-		if at.size != old.Size {
-			return false, nil
-		}
+		return "a symlink to " + change.Escape(target), nil
+	case kind == change.Regular && (ours || old != nil && old.Size == at.size):
 		after, sum, err := u.read(dir, base, at)
-		if err != nil || sum != old.SHA256 || after.ino != at.ino {
-			return false, err
+		if err != nil {
+			return "", err
 		}
-		*at = *after // what caught compares with
-		return true, nil
+		if after.ino == at.ino && (ours && sum == want.SHA256 || old != nil && sum == old.SHA256) {
+			*at = *after // what caught compares with
+			return "", nil
+		}
+		if ours {
+			return "its content was changed since", nil
+		}
+	case kind == change.Directory && ours && s.Change.Old != nil:
+		return holds(dir, base) // else rmdir decides
 	}
-	return false, nil
+	if !ours {
+		return fmt.Sprintf("another %s stands there", kind), nil
+	}
+	return "", nil
 }
 
 // holds says that a directory is not empty.
