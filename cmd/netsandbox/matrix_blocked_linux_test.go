@@ -59,7 +59,7 @@ func TestMatrixImmutableBlocks(t *testing.T) {
 // yet.
 func newImmutableWorld(t *testing.T) *matrixWorld {
 	t.Helper()
-	w := newMatrixWorld(t, installed(t), 1<<20, over(func(host string) bool { return host == immutable }))
+	w := newMatrixWorld(t, installed(t), 1<<20, pairsOver(func(host string) bool { return host == immutable }))
 	t.Cleanup(func() { w.chattr("-i") }) // or nothing could remove it
 	return w
 }

@@ -28,7 +28,7 @@ func TestMatrixCrash(t *testing.T) {
 		if host.name == immutable {
 			continue
 		}
-		pairs := over(func(name string) bool { return name == host.name })
+		pairs := pairsOver(func(name string) bool { return name == host.name })
 		w := newMatrixWorld(t, bin, 2<<20, pairs) // hashed a thousand times
 		before := w.picture(true)
 		w.rehearse()
@@ -43,6 +43,7 @@ func TestMatrixCrash(t *testing.T) {
 			before = got // so that one failure is one
 			crashes++
 		}
+		w.running()
 		w.must("discard", "e", "--yes")
 	}
 	count(t, fmt.Sprintf("matrix: crashed in the middle of the swap of each of %d pairs", crashes))

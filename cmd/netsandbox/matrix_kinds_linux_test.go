@@ -152,9 +152,9 @@ func (p matrixPair) dir() string {
 // immutable is the one kind that cannot be applied over.
 const immutable = "immutable"
 
-// over returns every kind in a view over the kinds of the host that are asked
+// pairsOver returns every kind in a view over the kinds of the host that are asked
 // for. Nothing over nothing is no pair: no program can ask for it.
-func over(want func(host string) bool) []matrixPair {
+func pairsOver(want func(host string) bool) []matrixPair {
 	var all []matrixPair
 	for _, host := range matrixKinds {
 		for _, view := range matrixKinds {

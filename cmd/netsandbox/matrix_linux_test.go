@@ -14,7 +14,7 @@ import (
 // taken back are the very originals.
 func TestMatrix(t *testing.T) {
 	matrixHost(t)
-	pairs := over(func(host string) bool { return host != immutable })
+	pairs := pairsOver(func(host string) bool { return host != immutable })
 	w := newMatrixWorld(t, installed(t), 64<<20, pairs)
 	before := w.picture(true)
 	w.rehearse()
@@ -28,6 +28,7 @@ func TestMatrix(t *testing.T) {
 
 	w.must("rollback", w.settled().ID, "--yes")
 	w.same("the host after rollback", before, w.picture(true))
+	w.running()
 	count(t, fmt.Sprintf("matrix: %d pairs of %d kinds applied and rolled back", len(pairs), len(matrixKinds)))
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/nstest"
 	"github.com/netsandbox/netsandbox/backends/nstest/manifest"
@@ -16,8 +17,9 @@ import (
 // matrixWorld is a host with the host's side of some pairs, one directory each.
 type matrixWorld struct {
 	*crashWorld
-	pairs []matrixPair
-	large int64 // size of what is large
+	pairs   []matrixPair
+	large   int64       // size of what is large
+	started []*exec.Cmd // programs that run from files of the base
 }
 
 // newMatrixWorld makes the host's side, and an environment that has seen nothing
@@ -30,20 +32,19 @@ func newMatrixWorld(t *testing.T, bin string, large int64, pairs []matrixPair) *
 	if err := bindOnItself(place); err != nil {
 		t.Fatal(err)
 	}
-	w := &matrixWorld{&crashWorld{t: t, bin: bin, state: filepath.Join(place, "state"), base: filepath.Join(place, "base")}, pairs, large}
+	w := &matrixWorld{&crashWorld{t: t, bin: bin, state: filepath.Join(place, "state"), base: filepath.Join(place, "base")}, pairs, large, nil}
 	w.env = append(os.Environ(), "NETSANDBOX_STATE_DIR="+w.state)
 	if err := os.Mkdir(w.base, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var started []*exec.Cmd
 	t.Cleanup(func() {
-		for _, cmd := range started {
+		for _, cmd := range w.started {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
 	})
 	for _, p := range pairs {
-		m := &maker{at: filepath.Join(w.base, p.dir()), large: large, started: &started}
+		m := &maker{at: filepath.Join(w.base, p.dir()), large: large, started: &w.started}
 		m.do(os.Mkdir(m.at, 0o755))
 		m.file("target", "both sides leave this alone", 0o644)
 		p.host.host(m)
@@ -54,6 +55,18 @@ func newMatrixWorld(t *testing.T, bin string, large int64, pairs []matrixPair) *
 	w.must("create", "e", "--base", w.base, "--capture-connections=false")
 	t.Cleanup(func() { w.run("discard", "e", "--yes") })
 	return w
+}
+
+// running wants the programs to run on, whatever became of their files.
+func (w *matrixWorld) running() {
+	w.t.Helper()
+	for _, cmd := range w.started {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if err != nil || info.Signo != 0 {
+			w.t.Errorf("%s does not run any more: %v", cmd.Path, err)
+		}
+	}
 }
 
 // rehearse makes the view's side by commands in the view.
