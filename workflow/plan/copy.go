@@ -52,16 +52,11 @@ func (c *copier) blob(dir string, ch change.Change, open func(change.Path) (*os.
 // proved copies, unless dst is nil, and wants the bytes to be the planned ones.
 // What is hashed is what was written, or for a clone what was cloned.
 func (c *copier) proved(src *os.File, ch change.Change, dst *os.File) error {
-	var w io.Writer = io.Discard
 	r := src
-	switch {
-	case dst == nil:
-	case !c.noClone && ch.New.Size >= cloneFrom && c.clone(dst, src):
-		r = dst
-	default:
-		w = dst
+	if dst != nil && !c.noClone && ch.New.Size >= cloneFrom && c.clone(dst, src) {
+		r, dst = dst, nil
 	}
-	sum, err := c.hash(w, r)
+	sum, err := c.hash(dst, r, ch.New.Sparse)
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", ch.Path, err)
 	}
@@ -79,28 +74,87 @@ func (c *copier) clone(dst, src *os.File) bool {
 	return true
 }
 
-// hash copies from r to w and returns the hash of what passed.
-func (c *copier) hash(w io.Writer, r io.Reader) (string, error) {
+// hash copies src to dst, unless that is nil, and returns the hash of what passed.
+// Holes are neither read nor written.
+func (c *copier) hash(dst, src *os.File, sparse bool) (string, error) {
 	if c.sum == nil {
 		c.sum = sha256.New()
 	}
 	c.sum.Reset()
+	var w io.Writer = io.Discard
+	if dst != nil {
+		w = dst
+	}
+	var err error
+	if sparse {
+		err = c.passHoled(dst, src)
+	} else {
+		err = c.pass(w, src)
+	}
+	return hex.EncodeToString(c.sum.Sum(nil)), err
+}
+
+// pass copies and hashes all of r.
+func (c *copier) pass(w io.Writer, r io.Reader) error {
 	for {
 		if err := c.stop(); err != nil {
-			return "", err
+			return err
 		}
 		n, err := r.Read(c.buf)
 		if n > 0 {
 			c.sum.Write(c.buf[:n])
 			if _, err := w.Write(c.buf[:n]); err != nil {
-				return "", err
+				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return hex.EncodeToString(c.sum.Sum(nil)), nil
+			return nil
 		}
 		if err != nil {
-			return "", err
+			return err
 		}
 	}
+}
+
+// passHoled copies and hashes a file piece by piece of its data.
+func (c *copier) passHoled(dst, src *os.File) error {
+	st, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	at := int64(0)
+	for at < st.Size() {
+		start, end, err := nextData(src, at, st.Size())
+		if err != nil {
+			return err
+		}
+		if err := c.hashZeros(start - at); err != nil {
+			return err
+		}
+		var w io.Writer = io.Discard
+		if dst != nil {
+			w = io.NewOffsetWriter(dst, start)
+		}
+		if err := c.pass(w, io.NewSectionReader(src, start, end-start)); err != nil {
+			return err
+		}
+		at = end
+	}
+	if dst == nil {
+		return nil
+	}
+	return dst.Truncate(st.Size())
+}
+
+func (c *copier) hashZeros(n int64) error {
+	clear(c.buf)
+	for n > 0 {
+		if err := c.stop(); err != nil {
+			return err
+		}
+		k := min(n, int64(len(c.buf)))
+		c.sum.Write(c.buf[:k])
+		n -= k
+	}
+	return nil
 }

@@ -99,10 +99,7 @@ func fill(ctx context.Context, dir string, p *Plan, open func(change.Path) (*os.
 		return err
 	}
 	c := copier{stop: ctx.Err, buf: make([]byte, 256<<10)}
-	for _, ch := range p.Changes {
-		if ch.New == nil || ch.New.Type != change.Regular {
-			continue
-		}
+	for _, ch := range holedFirst(p.Changes) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -115,6 +112,20 @@ func fill(ctx context.Context, dir string, p *Plan, open func(change.Path) (*os.
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "plan.json"), b, 0o600)
+}
+
+// holedFirst lists the changes with content, those of files with holes first: the
+// first to bring some bytes decides which holes the one copy of them has.
+func holedFirst(cs []change.Change) []change.Change {
+	var all []change.Change
+	for _, sparse := range []bool{true, false} {
+		for _, c := range cs {
+			if c.New != nil && c.New.Type == change.Regular && c.New.Sparse == sparse {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
 }
 
 func encode(p *Plan) ([]byte, error) {
@@ -208,11 +219,11 @@ func (f *Frozen) Verify(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		b, err := f.Open(w.SHA256)
+		b, err := os.Open(f.blob(w.SHA256))
 		if err != nil {
-			return err
+			return fmt.Errorf("verify plan: %w", err)
 		}
-		sum, err := c.hash(io.Discard, b)
+		sum, err := c.hash(nil, b, w.Sparse)
 		if err := errors.Join(err, b.Close()); err != nil {
 			return fmt.Errorf("verify plan: %w", err)
 		}
