@@ -17,7 +17,7 @@ import (
 )
 
 // idmapFindings asks each filesystem that would become a layer of a view
-// whether its ids can be mapped. Which those are is decided from the mount table
+// whether its ids can be mapped, and names what no view shows. Which those are is decided from the mount table
 // alone, and one whose server could be dead is not asked.
 func idmapFindings(ctx context.Context, stateRoot string) []backends.Finding {
 	plan, err := layers(stateRoot)
@@ -30,6 +30,12 @@ func idmapFindings(ctx context.Context, stateRoot string) []backends.Finding {
 	var found []backends.Finding
 	seen := map[string]bool{}
 	for _, e := range plan.Entries {
+		if e.Treatment == mountplan.Excluded && e.Cover {
+			found = append(found, backends.Finding{
+				Name: "mount " + change.Escape(e.Point), Status: "degraded", Detail: e.FS + ": " + e.Reason,
+				Fix: "it is not in views; what is mounted there before a view is built is",
+			})
+		}
 		if e.Treatment != mountplan.Layer || seen[e.Dev] {
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/deadfs"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 	"github.com/netsandbox/netsandbox/backends/linuxns/client"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
@@ -62,7 +63,7 @@ func strayProcesses(string) []backends.Finding {
 	}
 	var found []backends.Finding
 	for _, pid := range pids {
-		var why string
+		why, fix := "", fmt.Sprintf("kill %d", pid)
 		switch argv0(pid) {
 		case client.HolderArgv0:
 			if !keepsEnvironment(pid) {
@@ -72,10 +73,15 @@ func strayProcesses(string) []backends.Finding {
 			if argv0(parent(pid)) != client.HolderArgv0 {
 				why = "outlived its holder"
 			}
+		case builder.LayerArgv0, deadfs.Argv0:
+			// Nothing ends it but an answer; killed it is already.
+			if program(parent(pid)) != program(os.Getpid()) {
+				why, fix = "waits for a filesystem that does not answer", "umount -f of that filesystem, or the end of its server, ends it"
+			}
 		}
 		if why != "" {
 			what := fmt.Sprintf("process %d (%s) %s", pid, argv0(pid), why)
-			found = append(found, leftover("process", what, fmt.Sprintf("kill %d", pid)))
+			found = append(found, leftover("process", what, fix))
 		}
 	}
 	return found
@@ -87,6 +93,12 @@ func argv0(pid int) string {
 		return ""
 	}
 	name, _, _ := strings.Cut(string(b), "\x00")
+	return name
+}
+
+// program returns the file that a process runs, or "".
+func program(pid int) string {
+	name, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
 	return name
 }
 

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,8 +51,31 @@ func Main() {
 	os.Exit(0)
 }
 
+// silence is how long a directory that gave no answer is not asked again.
+const silence = 30 * time.Second
+
+// asked holds when directories gave no answer.
+var asked = struct {
+	sync.Mutex
+	silent map[string]time.Time
+}{silent: map[string]time.Time{}}
+
 // Check wants an answer from the filesystem that a directory is on.
 func Check(dir string) error {
+	asked.Lock()
+	defer asked.Unlock()
+	if at, ok := asked.silent[dir]; ok && time.Since(at) < silence {
+		return ErrSilent
+	}
+	delete(asked.silent, dir)
+	err := check(dir)
+	if errors.Is(err, ErrSilent) {
+		asked.silent[dir] = time.Now()
+	}
+	return err
+}
+
+func check(dir string) error {
 	if !ready.Load() {
 		return errors.New("cannot be asked by this program")
 	}
@@ -73,12 +100,28 @@ func Check(dir string) error {
 	said := make([]byte, 256)
 	n, err := r.Read(said)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = c.Process.Kill() // it dies when the server answers or is gone
-		go c.Wait()
+		Abandon(c)
 		return ErrSilent
 	}
 	if werr := c.Wait(); werr != nil {
 		return fmt.Errorf("look at it: %s", said[:max(n, 0)])
 	}
 	return nil
+}
+
+// Abandon leaves a process behind that hangs. It dies when the server answers or
+// is gone, and is moved out of the caller's control groups: they could not be
+// removed before that. Best effort: the top of a hierarchy may not be ours.
+func Abandon(c *exec.Cmd) {
+	_ = c.Process.Kill()
+	go func() { _ = c.Wait() }()
+	groups, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.FSType != "cgroup" && m.FSType != "cgroup2", false
+	})
+	if err != nil {
+		return
+	}
+	for _, g := range groups {
+		_ = os.WriteFile(filepath.Join(g.Mountpoint, "cgroup.procs"), []byte(strconv.Itoa(c.Process.Pid)), 0)
+	}
 }

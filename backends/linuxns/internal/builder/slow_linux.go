@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/internal/deadfs"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mountplan"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
@@ -123,9 +123,7 @@ func (b *build) collect(p *piece, i int, a *apart) error {
 	_, fds, err := a.conn.Recv(&r)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		b.silent(p)
-		b.release(a.cmd.Process.Pid)
-		_ = a.cmd.Process.Kill() // what hangs dies when the server answers or is gone
-		go a.cmd.Wait()
+		deadfs.Abandon(a.cmd)
 		return nil
 	}
 	if werr := a.cmd.Wait(); err != nil {
@@ -142,15 +140,4 @@ func (b *build) collect(p *piece, i int, a *apart) error {
 	}
 	p.attrs = r.Attrs
 	return b.keep(p, strconv.Itoa(i), fds[0])
-}
-
-// release moves a process out of the environment's control groups, which could
-// not be removed before it ends. Best effort: the top of a hierarchy may not be
-// ours to enter.
-func (b *build) release(pid int) {
-	for _, m := range b.table {
-		if m.FS == "cgroup" || m.FS == "cgroup2" {
-			_ = os.WriteFile(filepath.Join(m.Point, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
-		}
-	}
 }
