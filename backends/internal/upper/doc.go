@@ -13,9 +13,13 @@
 // [Diff] compares each upper entry three ways: with the host now, and with the
 // origin that [Record] wrote down. An entry that equals either is no change; an
 // entry whose origin is not certain, or is no longer what the host has, blocks.
-// What has no type blocks by name. The cost follows the entries of the upper,
-// never the size of the host, except below a deleted directory, whose entries
-// are all named.
+// Files, directories, symlinks and fifos have a type, with the extended
+// attributes that backends/internal/xattr calls plannable; the names of one file
+// of the upper become one file of the plan. What has no type blocks by name.
+//
+// The cost follows the entries of the upper, never the size of the host, except
+// below a deleted directory, whose entries are all named. Each object is looked
+// at once, and its attributes are listed once.
 //
 // Paths are never resolved through a symlink and never across a mount: lower
 // and upper are walked by descriptor, side by side. An upper is read at any

@@ -73,19 +73,23 @@ func (h *hasher) read(n *node) (string, error) {
 	}
 	defer unix.Close(fd)
 	h.sum.Reset()
-	if err := h.ranges(fd, int64(n.st.Size)); err != nil {
+	hash := h.data // a file that occupies all of its size has no holes to look for
+	if n.sparse() {
+		hash = h.ranges
+	}
+	if err := hash(fd, 0, int64(n.st.Size)); err != nil {
 		return "", fmt.Errorf("read %s: %w", change.Escape(n.name), err)
 	}
 	return hex.EncodeToString(h.sum.Sum(nil)), nil
 }
 
-// ranges hashes a file of the given size. One that has become shorter or longer
-// has another change time too, and is read again.
-func (h *hasher) ranges(fd int, size int64) error {
+// ranges hashes a part of a file with holes, up to its size. A file that has
+// become shorter or longer has another change time too, and is read again.
+func (h *hasher) ranges(fd int, at, size int64) error {
 	if n, err := holes(fd, size); err != nil || n > holeLimit {
 		return cmp.Or(err, errHoles)
 	}
-	for at := int64(0); at < size; {
+	for at < size {
 		r, err := nextData(fd, at, size)
 		if err != nil {
 			return err

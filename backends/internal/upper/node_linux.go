@@ -130,6 +130,11 @@ func (n *node) identity() change.Identity {
 	}
 }
 
+// held is what the file occupies on its filesystem, in bytes.
+func (n *node) held() int64 { return int64(n.st.Blocks) * 512 }
+
+func (n *node) sparse() bool { return n.held() < int64(n.st.Size) }
+
 // inode tells which names are one file.
 func (n *node) inode() inode {
 	return inode{unix.Mkdev(n.st.Dev_major, n.st.Dev_minor), n.st.Ino}
@@ -153,8 +158,8 @@ func (n *node) entry() (*change.Entry, error) {
 	switch e.Type {
 	case change.Regular:
 		e.Size, e.Links = int64(n.st.Size), uint64(n.st.Nlink)
-		if held := n.st.Blocks * 512; held < n.st.Size {
-			e.Sparse, e.Allocated = true, int64(held)
+		if n.sparse() {
+			e.Sparse, e.Allocated = true, n.held()
 		}
 	case change.Symlink:
 		target, err := n.readlink()
