@@ -189,7 +189,7 @@ func (f *preflight) target(c *change.Change) error {
 	}
 	if up, err := stat(dir, ""); err != nil {
 		return err
-	} else if n.attrs&unix.STATX_ATTR_MOUNT_ROOT == 0 && n.dev != up.dev {
+	} else if n.attrs&unix.STATX_ATTR_MOUNT_ROOT == 0 && n.dev != up.dev && actOf(*c) != actInPlace {
 		// An overlay over several filesystems without xino: a file's numbers change
 		// when it is copied up, which the exchange itself would do. Or a subvolume of
 		// btrfs, which is a device of its own.
