@@ -80,7 +80,12 @@ func (w *Workflow) end(ctx context.Context, name string, allowed func(place) err
 			return err
 		}
 		doc.Note = "transactions stay: netsandbox history"
-		return w.bury(context.WithoutCancel(ctx), p.spec)
+		ctx := context.WithoutCancel(ctx)
+		if err := w.bury(ctx, p.spec); err != nil {
+			// It has no name any more, so nothing else says where the rest is.
+			return hint(err, "netsandbox recover, when what stands in the way is gone")
+		}
+		return w.forgetPlans(ctx)
 	})
 	return doc, err
 }

@@ -149,6 +149,24 @@ func (w *Workflow) prunePlans(ctx context.Context, needed map[string]bool, doc *
 	return err
 }
 
+// forgetPlans removes what only an environment needed that has ended: bytes of
+// its candidates are frozen in its plans. Plans of transactions stay, from which
+// they can be staged again.
+func (w *Workflow) forgetPlans(ctx context.Context) error {
+	needed := map[string]bool{}
+	err := w.store.View(ctx, func(tx *journal.Tx) error {
+		rows, err := tx.Txns(journal.TxnFilter{})
+		for _, r := range rows {
+			needed[r.Plan] = true
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return w.prunePlans(ctx, needed, &report.Pruned{})
+}
+
 // fresh reports a plan that was published in the last minutes.
 func (w *Workflow) fresh(digest string) bool {
 	dir, err := w.plans().Path(digest)

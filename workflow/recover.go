@@ -208,7 +208,8 @@ func (w *Workflow) reopen(ctx context.Context) error {
 }
 
 // exhume finishes discards: what lies among the tombstones is not named by any
-// live environment.
+// live environment. One that cannot be deleted yet is named, and keeps no other
+// command from its work: it is nothing of the host's.
 func (w *Workflow) exhume(ctx context.Context, doc *report.Recovered) error {
 	var ended []journal.Env
 	err := w.store.View(ctx, func(tx *journal.Tx) (err error) {
@@ -216,14 +217,18 @@ func (w *Workflow) exhume(ctx context.Context, doc *report.Recovered) error {
 		return err
 	})
 	for _, e := range ended {
-		if _, serr := os.Lstat(filepath.Join(w.Dir, tombstonesDir, e.ID)); serr != nil {
+		tomb := filepath.Join(w.Dir, tombstonesDir, e.ID)
+		if _, serr := os.Lstat(tomb); serr != nil {
 			continue
 		}
 		p, perr := w.placed(e)
 		if perr != nil {
 			continue // another user's
 		}
-		err = errors.Join(err, w.bury(ctx, p.spec))
+		if berr := w.bury(ctx, p.spec); berr != nil {
+			doc.Left = append(doc.Left, backends.Leftover{Subject: tomb, Found: berr.Error(), Wanted: "nothing", Fix: "netsandbox recover"})
+			continue
+		}
 		doc.Swept = append(doc.Swept, "environment "+e.Name)
 	}
 	return err

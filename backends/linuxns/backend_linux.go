@@ -14,6 +14,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/client"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/erase"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/holder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
@@ -120,7 +121,7 @@ func clearDir(dir string) error {
 	}
 	for _, e := range entries {
 		if slices.Contains(ours, e.Name()) {
-			errs = append(errs, removeTree(dir, e.Name()))
+			errs = append(errs, erase.Tree(dir, e.Name()))
 		}
 	}
 	return errors.Join(errs...)

@@ -5,18 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/linuxns/client"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/erase"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/holder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
@@ -131,7 +129,7 @@ func (v *View) Discard(ctx context.Context) error {
 	if err := v.end(ctx); err != nil {
 		return err
 	}
-	return removeTree(filepath.Dir(v.spec.Dir), filepath.Base(v.spec.Dir))
+	return erase.Tree(filepath.Dir(v.spec.Dir), filepath.Base(v.spec.Dir))
 }
 
 // quitTime is how long a holder is asked to quit. One that is stopped never
@@ -169,33 +167,6 @@ func (v *View) released(ctx context.Context) error {
 			return fmt.Errorf("wait for holder to end: %w", ctx.Err())
 		case <-time.After(2 * time.Millisecond):
 		}
-	}
-	return nil
-}
-
-// removeTree deletes one entry of a directory with everything below it, unless
-// something is mounted there.
-func removeTree(dir, name string) error {
-	path := filepath.Join(dir, name)
-	mounted, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
-		return i.Mountpoint != path && !strings.HasPrefix(i.Mountpoint, path+"/"), false
-	})
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", path, err)
-	}
-	if len(mounted) > 0 {
-		return fmt.Errorf("delete %s: %s is mounted below it", path, mounted[0].Mountpoint)
-	}
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", path, err)
-	}
-	defer root.Close()
-	if err := root.RemoveAll(name); err != nil {
-		return fmt.Errorf("delete %s: %w", path, err)
 	}
 	return nil
 }

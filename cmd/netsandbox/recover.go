@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -27,8 +28,13 @@ and run recover again, or keep what is there now with --accept TRANSACTION.`,
 		return workflow.Open(ctx, o)
 	}
 	cmd.RunE = a.with(open, func(_ context.Context, w *workflow.Workflow, _ []string) error {
-		// Opening for a change has done it; what is left undone is its error.
-		return a.print(w.Recovered())
+		// Opening for a change has done it; what is left undone on the host is its
+		// error, and what is left of an environment that ended is this one's.
+		doc := w.Recovered()
+		if err := a.print(doc); err != nil || len(doc.Left) == 0 {
+			return err
+		}
+		return errors.New("not all that is left of ended environments could be deleted")
 	})
 	return cmd
 }
