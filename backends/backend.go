@@ -119,7 +119,8 @@ type Layer interface {
 	Content(ctx context.Context, path change.Path) (*os.File, error)
 	// Reset drops differential content. With Settled, the paths were applied to
 	// the host and leave the layer because the host now has them. It refuses
-	// with [ErrBusyView] unless r.Stop.
+	// with [ErrBusyView] unless r.Stop. An empty one drops nothing: it ends a view
+	// that nothing uses, so that the next is built from what the host has then.
 	Reset(ctx context.Context, r Reset) error
 	// Discard ends the environment and deletes everything it has on disk. The
 	// caller renamed Dir to a tombstone before.

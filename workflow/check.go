@@ -51,10 +51,9 @@ func (w *Workflow) check(ctx context.Context, p *place, o CheckOptions) (report.
 	if err != nil {
 		return doc, err
 	}
-	if err := w.renew(ctx, *p, before); err != nil {
+	if doc.Notes, err = w.renewed(ctx, *p, before); err != nil {
 		return doc, err
 	}
-	doc.Notes = staleNotes(before.Blockers)
 	defs, err := w.definitions(ctx, p.env)
 	if err != nil {
 		return doc, err

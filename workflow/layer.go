@@ -17,8 +17,8 @@ type layer struct {
 	backends.Difference
 	digest string
 	status backends.Status
-	// stale: the view may show paths as they were before a transaction.
-	stale bool
+	// stale is what the view may show as it was before a transaction.
+	stale []change.Blocker
 }
 
 // read reads the layer of a view.
@@ -38,7 +38,7 @@ func (w *Workflow) read(ctx context.Context, p place) (layer, error) {
 	if err != nil {
 		return layer{}, err
 	}
-	l := layer{Difference: d, digest: layerDigest(d), status: st, stale: len(old) > 0}
+	l := layer{Difference: d, digest: layerDigest(d), status: st, stale: old}
 	if len(st.Processes) > 0 { // otherwise it is built again before anything sees it
 		l.Blockers = append(l.Blockers, old...)
 	}

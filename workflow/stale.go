@@ -118,9 +118,10 @@ func changed(dir string) (id string, paths []change.Path, err error) {
 }
 
 // renew ends a stale view in which nothing lives; whoever needs one next builds
-// it from what the host has now. Otherwise the processes are named and left.
+// it from what the host has then. The caller has the environment for itself, so no
+// command begins meanwhile; a check beside it loses its candidates.
 func (w *Workflow) renew(ctx context.Context, p place, l layer) error {
-	if !l.stale || len(l.status.Processes) > 0 {
+	if len(l.stale) == 0 || len(l.status.Processes) > 0 {
 		return nil
 	}
 	if err := p.view.Stop(ctx); err != nil {
@@ -129,7 +130,24 @@ func (w *Workflow) renew(ctx context.Context, p place, l layer) error {
 	return nil
 }
 
-// staleNotes says of each blocker that is a stale view what it is and what helps.
+// renewed is renew for who has not: what cannot be ended is named instead.
+func (w *Workflow) renewed(ctx context.Context, p place, l layer) (notes []string, err error) {
+	if len(l.stale) == 0 {
+		return nil, nil
+	}
+	if len(l.status.Processes) == 0 {
+		err := p.view.Reset(ctx, backends.Reset{})
+		if err == nil {
+			return nil, nil
+		}
+		if !errors.Is(err, backends.ErrBusyView) {
+			return nil, fmt.Errorf("end the stale view of %s: %w", p.env.Name, err)
+		}
+	}
+	return staleNotes(l.stale), nil
+}
+
+// staleNotes says of each path what a view shows there, and what helps.
 func staleNotes(bs []change.Blocker) []string {
 	var out []string
 	for _, b := range bs {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -89,6 +90,15 @@ func (h *Holder) status(r *wire.Reply) error {
 // reset drops differential content. The layers are edited while nothing has
 // them mounted; the next command builds the view again.
 func (h *Holder) reset(r backends.Reset) error {
+	if reflect.ValueOf(r).IsZero() {
+		busy, err := h.busy() // by a check, or a command that has no process yet
+		if err == nil && busy {
+			err = fmt.Errorf("%w, or about to be", backends.ErrBusyView)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if !r.Stop {
 		ps, err := h.inhabitants()
 		if err != nil {
