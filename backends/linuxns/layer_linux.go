@@ -10,6 +10,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/internal/upper"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
@@ -46,6 +47,11 @@ func (v *View) Changes(ctx context.Context) (backends.Difference, error) {
 	if err != nil {
 		return backends.Difference{}, fmt.Errorf("derive changes: %w", err)
 	}
+	mounted, err := v.mountBlockers(d.Changes)
+	if err != nil {
+		return backends.Difference{}, fmt.Errorf("compare mounts: %w", err)
+	}
+	d.Blockers = append(d.Blockers, mounted...)
 	// Without a holder there is no twin to differ; that it is lost blocks a plan
 	// elsewhere.
 	r, err := v.call(ctx, false, wire.Op{Name: wire.OpTwin})
@@ -85,6 +91,13 @@ func (v *View) Content(_ context.Context, path change.Path) (*os.File, error) {
 // Reset implements [backends.Layer].
 func (v *View) Reset(ctx context.Context, r backends.Reset) error {
 	if _, err := v.call(ctx, true, wire.Op{Name: wire.OpReset, Reset: r}); err != nil {
+		return fmt.Errorf("reset: %w", err)
+	}
+	if r.Settled {
+		return nil
+	}
+	// Copies of files that are mounted alone are in no layer.
+	if err := builder.DropCopies(v.dir(), r.Paths...); err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
 	return nil

@@ -128,8 +128,11 @@ func within(point string, i int, all []piece) int {
 
 // file reports whether the piece is a mount of a single file.
 func (p *piece) file(all []piece) bool {
-	if p.Treatment != mountplan.Alias || all[p.Of].tree < 0 {
+	if p.Treatment != mountplan.Alias {
 		return p.Treatment == mountplan.Copy
+	}
+	if all[p.Of].Treatment == mountplan.Copy || all[p.Of].tree < 0 {
+		return all[p.Of].Treatment == mountplan.Copy
 	}
 	var st unix.Stat_t
 	err := unix.Fstatat(all[p.Of].tree, p.Rel, &st, unix.AT_SYMLINK_NOFOLLOW)

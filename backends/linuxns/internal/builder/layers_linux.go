@@ -158,7 +158,12 @@ func (b *build) attach(p *piece, all []piece) error {
 	case mountplan.Copy:
 		t, err = b.copyFile(p)
 	case mountplan.Alias:
-		t, err = alias(p, all[p.Of])
+		if of := all[p.Of]; of.Treatment == mountplan.Copy { // one copy for both
+			t, err = b.copyFile(&of)
+			p.Treatment, p.attrs = mountplan.Copy, p.attrs|of.attrs&unix.MOUNT_ATTR_RDONLY
+		} else {
+			t, err = alias(p, of)
+		}
 	default:
 		t, err = mounts.Clone(p.tree, "", false)
 	}
