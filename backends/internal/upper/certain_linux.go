@@ -71,7 +71,7 @@ func (r *recorder) doubt(p *pair) string {
 	case p.lo == nil && p.up == nil:
 		return "" // neither has it
 	case r.stepped:
-		return "the clock was set back since the view was mounted"
+		return "the clock was set back, or the machine restarted, since the view was mounted"
 	case p.foreign != "":
 		return "times on a " + p.foreign + " filesystem come from another clock"
 	case p.lo == nil:
@@ -82,7 +82,7 @@ func (r *recorder) doubt(p *pair) string {
 		return ""
 	case p.lo.changed() >= r.view:
 		return "the host changed it after the view was mounted"
-	case !p.way.still:
+	case !p.way.still && !p.copied():
 		return "a directory above it was moved on the host, or may have been"
 	case p.up != nil && !p.top && p.up.born() < r.view:
 		return "the view that changed it was rebuilt before its origin was recorded"
@@ -118,6 +118,15 @@ func (r *recorder) seenByCommand(p *pair) bool {
 	}
 	if p.up.st.Mask&unix.STATX_BTIME == 0 || p.up.born() < r.exec {
 		return false // an earlier command made it
+	}
+	return p.copied()
+}
+
+// copied reports that the upper entry was copied up from the object that the
+// host has now, whichever way the view found it.
+func (p *pair) copied() bool {
+	if p.up == nil {
+		return false
 	}
 	made, ok := parseOriginAttr(p.attrs[originAttr])
 	if !ok {
