@@ -25,7 +25,8 @@ type matrixKind struct {
 
 // matrixPrelude defines what the views' fragments share. away removes whatever is
 // there; plain leaves a regular file where it stands, so that what follows copies
-// it up, as chmod(1) and setfacl(1) do, and makes one otherwise.
+// it up, and makes one otherwise; keep leaves a directory too, for what chmod(1)
+// and setfacl(1) do to either.
 const matrixPrelude = `set -eu
 umask 022
 trap '[ $? = 0 ] || echo "$pair failed" >&2' EXIT
@@ -33,6 +34,7 @@ plainfile() { [ -f t ] && [ ! -L t ]; }
 plaindir() { [ -d t ] && [ ! -L t ]; }
 away() { rm -rf t t2; }
 plain() { plainfile || { away; echo view > t; }; }
+keep() { plaindir || plain; }
 `
 
 // matrixKinds is the table that all pairs are made from.
@@ -66,7 +68,7 @@ if plaindir; then find t -mindepth 1 -delete; else away; mkdir t; fi; chmod 2750
 	{"setuid", func(m *maker) {
 		m.file("t", "host\n", 0o755)
 		m.do(os.Chown(m.path("t"), 7, 8), unix.Chmod(m.path("t"), 0o4755))
-	}, `plain; chown 8:7 t; chmod 6711 t`},
+	}, `keep; chown 8:7 t; chmod 6711 t`},
 	{"capability", func(m *maker) {
 		m.file("t", "host\n", 0o755)
 		m.run("setcap", "cap_net_raw=ep", "t")
@@ -74,7 +76,7 @@ if plaindir; then find t -mindepth 1 -delete; else away; mkdir t; fi; chmod 2750
 	{"ACL", func(m *maker) {
 		m.file("t", "host\n", 0o640)
 		m.run("setfacl", "-m", "u:7:rw,g:8:r", "t")
-	}, `plain; setfacl -m u:9:rx t`},
+	}, `keep; setfacl -m u:9:rx t`},
 	{"default ACL", func(m *maker) {
 		m.dir("t", 0o750)
 		m.run("setfacl", "-d", "-m", "g:8:rwx", "t")
@@ -84,7 +86,7 @@ if plaindir; then find t -mindepth 1 -delete; else away; mkdir t; fi; chmod 2750
 		m.file("t", "host\n", 0o644)
 		m.run("setfattr", "-n", "user.host", "-v", "h", "t")
 		m.run("setfattr", "-n", "user.both", "-v", "h", "t")
-	}, `plain; setfattr -n user.view -v v t; setfattr -n user.both -v v t; setfattr -x user.host t 2>/dev/null || :`},
+	}, `keep; setfattr -n user.view -v v t; setfattr -n user.both -v v t; setfattr -x user.host t 2>/dev/null || :`},
 	// On the host a test sets the flag when it is time; inside, nobody can.
 	{immutable, func(m *maker) { m.file("t", "host\n", 0o644) }, `plain; echo fixed > t
 if chattr +i t 2>/dev/null; then echo 'chattr was not refused'; exit 1; fi`},
