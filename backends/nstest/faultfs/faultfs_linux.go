@@ -219,21 +219,36 @@ func (f *FS) Remount() {
 // patience bounds waiting for what takes milliseconds on a quiet machine.
 const patience = 20 * time.Second
 
-// unmount waits for those who are about to leave.
+// unmount waits for those who are about to leave: what uses a file, and every
+// copy of the mount in a namespace that is being taken down. Until the last one
+// is gone the next mount would be of the same superblock, errors and all.
 func (f *FS) unmount() error {
 	if !f.mounted {
 		return nil
 	}
-	for deadline := time.Now().Add(patience); ; {
-		err := unix.Unmount(f.Dir, 0)
+	if err := patiently(func() error { return unix.Unmount(f.Dir, 0) }); err != nil {
+		return fmt.Errorf("unmount %s: %w", f.Dir, err)
+	}
+	f.mounted = false
+	err := patiently(func() error {
+		fd, err := unix.Open(f.loop.Name(), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 		if err == nil {
-			f.mounted = false
-			return nil
+			unix.Close(fd)
 		}
-		if err != unix.EBUSY || time.Now().After(deadline) {
-			return fmt.Errorf("unmount %s: %w", f.Dir, err)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("somebody else has %s mounted: %w", f.Dir, err)
+	}
+	return nil
+}
+
+// patiently tries until it is not busy.
+func patiently(try func() error) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if err := try(); !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
