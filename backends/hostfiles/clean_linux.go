@@ -45,7 +45,11 @@ func (t *tree) clean(d change.Path, steps []backends.Step, keep bool) error {
 	if n == nil {
 		// Perhaps an earlier try removed it and could not make that durable; what it
 		// was told is told once.
-		return t.flushPlace(d)
+		err := t.flushPlace(d)
+		if !keep && errors.Is(err, unix.EROFS) {
+			return nil // or nobody could make it
+		}
+		return err
 	}
 	if keep {
 		if err := t.cleanMade(d, steps); err != nil {
