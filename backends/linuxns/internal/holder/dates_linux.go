@@ -11,10 +11,11 @@ import (
 // dates is how far the origins of what is in the layers are written down.
 type dates struct {
 	done bool // nothing can have been written since all of them were
-	// beside: they are being written down while the view lives on; not again
-	// before next, so that a large layer does not keep a processor busy.
-	beside bool
-	next   time.Time
+	// beside: they are being written down while the view lives on, or will be at
+	// next, so that a large layer does not keep a processor busy; again says that
+	// something more was written meanwhile.
+	beside, again bool
+	next          time.Time
 }
 
 // date records origins unless nothing can have been written since it was done.
@@ -46,28 +47,37 @@ func (h *Holder) begin() error {
 
 // dateBeside records origins while something lives on in the view. What the host
 // changes afterwards is then a conflict with what is known, and no doubt about
-// what is not. The caller holds h.mu, which the walk does without: it takes the
-// lock of the origins alone.
+// what is not. The caller holds h.mu.
 func (h *Holder) dateBeside() {
-	if h.dates.beside || time.Now().Before(h.dates.next) {
-		return
-	}
-	w, err := h.window()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "holder:", err)
+	if h.dates.beside {
+		h.dates.again = true
 		return
 	}
 	h.dates.beside = true
-	go func() {
-		began := time.Now()
-		if err := upper.Record(h.spec.Dir, w); err != nil {
-			fmt.Fprintln(os.Stderr, "holder:", err)
-		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.dates.beside = false
-		h.dates.next = time.Now().Add(10 * time.Since(began))
-	}()
+	time.AfterFunc(time.Until(h.dates.next), h.dateLive)
+}
+
+// dateLive does the walk without h.mu: commands go on meanwhile. It takes the
+// lock of the origins alone, and who edits the layers waits for that.
+func (h *Holder) dateLive() {
+	h.mu.Lock()
+	w, err := h.window()
+	h.dates.again = false
+	ended := h.dates.done // with the view
+	h.mu.Unlock()
+	began := time.Now()
+	if err == nil && !ended {
+		err = upper.Record(h.spec.Dir, w)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "holder:", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dates.beside, h.dates.next = false, time.Now().Add(10*time.Since(began))
+	if h.dates.again {
+		h.dateBeside()
+	}
 }
 
 // recordOrigins writes down what upper entries came from, as far as that is
