@@ -133,6 +133,9 @@ type Candidate struct {
 	From *os.File
 	// Delete stages the path's removal.
 	Delete bool
+	// Like is all that the path is to be: its type, owner, mode, attributes, times,
+	// and which file it is another name of. Nil: it keeps what it has.
+	Like *change.Entry
 }
 
 // Reset says what to drop.
