@@ -16,7 +16,7 @@ import (
 
 // Stage implements [backends.Layer].
 func (v *View) Stage(ctx context.Context, path change.Path, c backends.Candidate) error {
-	op := wire.Op{Name: wire.OpStage, Path: path, Delete: c.Delete}
+	op := wire.Op{Name: wire.OpStage, Path: path, Delete: c.Delete, Like: c.Like}
 	var fds []int
 	if c.From != nil {
 		fds = append(fds, int(c.From.Fd()))

@@ -53,7 +53,7 @@ func (h *Holder) do(op wire.Op, fds []int, r *wire.Reply) error {
 			from = os.NewFile(uintptr(dup), "candidate")
 			defer from.Close()
 		}
-		return h.stage(ctx, op.Path, op.Delete, from)
+		return h.stage(ctx, op.Path, backends.Candidate{From: from, Delete: op.Delete, Like: op.Like})
 	case wire.OpReset:
 		return h.reset(op.Reset)
 	case wire.OpTwin:

@@ -28,7 +28,7 @@ func below(p, root string) bool {
 // keeps no promise about an upper that is edited below it. It is done in the
 // builder's mount namespace, which nothing inside can change. The caller holds
 // h.mu.
-func (h *Holder) stage(ctx context.Context, p change.Path, remove bool, from *os.File) error {
+func (h *Holder) stage(ctx context.Context, p change.Path, c backends.Candidate) error {
 	if err := h.stageable(string(p)); err != nil {
 		return err
 	}
@@ -42,8 +42,10 @@ func (h *Holder) stage(ctx context.Context, p change.Path, remove bool, from *os
 	in := func(f func() error) error {
 		return builder.In(v.ns, func() error { return mounts.As(h.mode.Shift, f) })
 	}
-	if !remove {
-		if err := in(s.copyUp); err != nil && (from == nil || !errors.Is(err, os.ErrNotExist)) {
+	if !c.Delete {
+		// What is to be like an entry may be of any type now, or not be there.
+		err := in(s.copyUp)
+		if err != nil && c.Like == nil && (c.From == nil || !errors.Is(err, os.ErrNotExist)) {
 			return err
 		}
 	}
@@ -51,10 +53,12 @@ func (h *Holder) stage(ctx context.Context, p change.Path, remove bool, from *os
 		return err
 	}
 	switch {
-	case remove:
+	case c.Delete:
 		err = in(s.remove)
-	case from != nil:
-		err = in(func() error { return s.put(from) })
+	case c.Like != nil:
+		err = in(func() error { return s.become(c.Like, c.From) })
+	case c.From != nil:
+		err = in(func() error { return s.put(c.From) })
 	}
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ type Op struct {
 	Name   string          `json:"name"`
 	Path   change.Path     `json:"path,omitempty"`
 	Delete bool            `json:"delete,omitempty"`
+	Like   *change.Entry   `json:"like,omitempty"`
 	Reset  backends.Reset  `json:"reset,omitzero"`
 	Ports  []uint16        `json:"ports,omitempty"`
 	Where  backends.Where  `json:"where,omitempty"`
