@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -23,15 +24,19 @@ func (w *Workflow) stageTransaction(ctx context.Context, p *place, id string, do
 	if err != nil {
 		return hint(fmt.Errorf("the plan of %s is gone: %w", id, err), "netsandbox stage %s PATH --from FILE", p.env.Name)
 	}
+	var gone []change.Path // what went with a directory needs no staging of its own
 	for _, c := range frozen.Changes {
 		if !below(string(c.Path), p.spec.Base) {
 			return fmt.Errorf("stage %s: %w", c.Path, backends.ErrOutsideBase)
 		}
-		if c.New != nil && c.New.Type != change.Regular {
-			continue // directories come with their files
+		if slices.ContainsFunc(gone, func(d change.Path) bool { return below(string(c.Path), string(d)) }) {
+			continue
 		}
-		cand := backends.Candidate{Delete: c.New == nil}
-		if c.New != nil {
+		if c.Old != nil && c.Old.Type == change.Directory && (c.New == nil || c.New.Type != change.Directory) {
+			gone = append(gone, c.Path)
+		}
+		cand := backends.Candidate{Delete: c.New == nil, Like: c.New}
+		if c.New != nil && c.New.Type == change.Regular && c.New.Link == "" {
 			b, err := frozen.Open(c.New.SHA256)
 			if err != nil {
 				return err
