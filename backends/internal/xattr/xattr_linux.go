@@ -25,18 +25,18 @@ func Path(dir int, name string) string {
 // All returns every extended attribute, each once; none where the filesystem has
 // no such thing.
 func All(dir int, name string) (map[string][]byte, error) {
-	path := Path(dir, name)
-	list, err := sized(func(b []byte) (int, error) { return unix.Llistxattr(path, b) })
+	names, err := sized(func(b []byte) (int, error) { return list(dir, name, b) })
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("list attributes of %s: %w", change.Escape(name), err)
-	case len(list) == 0:
+	case len(names) == 0:
 		return nil, nil
 	}
+	path := Path(dir, name)
 	all := map[string][]byte{}
-	for k := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+	for k := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
 		if mirrored(k) {
 			continue
 		}
