@@ -2,6 +2,7 @@ package upper
 
 import (
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,7 +66,7 @@ func (p *pair) sameDir() bool {
 func (r *recorder) doubt(p *pair) string {
 	switch {
 	case p.covered:
-		return "the host has mounted something over it"
+		return mountedOver
 	case !p.way.same:
 		return movedAbove
 	case p.lo == nil && p.up == nil:
@@ -80,6 +81,8 @@ func (r *recorder) doubt(p *pair) string {
 		return "the host added it after its directory was deleted in the view"
 	case r.seenByCommand(p):
 		return ""
+	case p.lo.ctime() > time.Now().UnixNano():
+		return "a clock that was wrong dated its last change in the future; touch it on the host"
 	case p.lo.changed() >= r.view:
 		return "the host changed it after the view was mounted"
 	case !p.way.still && !p.copied():

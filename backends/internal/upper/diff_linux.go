@@ -83,8 +83,8 @@ func (d *differ) visit(p *pair) error {
 	case d.ephemeral(p.path) && !(p.up.isDir() && p.lo == nil && d.holds(p.path)):
 		return d.shown(p)
 	case p.covered:
-		if p.deleted() || !p.up.isDir() || p.cover != "" {
-			d.block("mount", p.path, o.Why)
+		if p.deleted() || !p.up.isDir() || p.cover != "" || p.made() {
+			d.block("mount", p.path, mountedOver)
 		}
 		return nil
 	}

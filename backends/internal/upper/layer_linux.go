@@ -1,6 +1,7 @@
 package upper
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -139,15 +140,21 @@ func closeLayers(ls []*layer) {
 // path names an entry of the layer as the host does.
 func (l *layer) path(rel string) change.Path { return change.Path(path.Join(l.source.Point, rel)) }
 
+// rel names a host's path within the layer, when it is at or below the mount
+// point; "." is the mount point itself.
+func (l *layer) rel(p change.Path) (string, bool) {
+	if !within(string(p), l.source.Point) {
+		return "", false
+	}
+	rel := strings.TrimPrefix(strings.TrimPrefix(string(p), l.source.Point), "/")
+	return cmp.Or(rel, "."), true
+}
+
 // locate finds the layer that holds a path: the innermost mount above it, and
 // the path's name relative to that. "." is the mount point itself.
 func locate(ls []*layer, p change.Path) (*layer, string, error) {
 	for _, l := range slices.Backward(ls) {
-		if within(string(p), l.source.Point) {
-			rel := strings.TrimPrefix(strings.TrimPrefix(string(p), l.source.Point), "/")
-			if rel == "" {
-				rel = "."
-			}
+		if rel, ok := l.rel(p); ok {
 			return l, rel, nil
 		}
 	}

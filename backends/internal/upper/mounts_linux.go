@@ -14,6 +14,16 @@ import (
 // mountGone is why a layer has no lower, mostly.
 const mountGone = "the host no longer has the mount that the layer was made over"
 
+// mountedOver is why a path has no lower to be compared with.
+const mountedOver = "the host has mounted something over it"
+
+// made reports a directory that the view made, and did not copy up for what is
+// in it. It is told without the lower.
+func (p *pair) made() bool {
+	_, copied := p.attrs[originAttr]
+	return p.up.isDir() && p.lo == nil && !copied
+}
+
 // mountTable is the mounts of the calling thread's namespace.
 type mountTable []*mountinfo.Info
 

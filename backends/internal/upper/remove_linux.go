@@ -82,19 +82,27 @@ func outermost(paths []change.Path) []change.Path {
 	return kept
 }
 
+// removePath takes the path out of every layer that says something about it:
+// those of mounts below it, and also the ones that the host has mounted over
+// since, where it would come back when that mount goes.
 func removePath(ls []*layer, p change.Path) error {
-	for _, l := range ls {
-		if within(l.source.Point, string(p)) {
-			if err := l.clear(); err != nil {
-				return err
-			}
-		}
-	}
-	l, rel, err := locate(ls, p)
-	if err != nil || rel == "." {
+	inner, _, err := locate(ls, p)
+	if err != nil {
 		return err
 	}
-	return l.remove(rel)
+	for _, l := range ls {
+		rel, ok := l.rel(p)
+		switch {
+		case within(l.source.Point, string(p)):
+			err = l.clear()
+		case ok:
+			err = l.remove(rel)
+		}
+		if err != nil && (l == inner || !errors.Is(err, errReplaced)) {
+			return err
+		}
+	}
+	return nil
 }
 
 // clear empties the upper and gives its top the owner and mode of the lower's.

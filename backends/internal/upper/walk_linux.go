@@ -26,7 +26,7 @@ type pair struct {
 	mount   int               // a descriptor on the lower's filesystem
 	foreign string            // the lower's type, where another clock than ours dates it
 	top     bool              // the mount point itself
-	covered bool              // the host has another mount over the lower
+	covered bool              // the host has another mount over it, or over a directory above
 	tooLong bool              // no system call could name the path
 }
 
@@ -117,6 +117,7 @@ func (w *walker) entry(parent *pair, up, lo int, name string) error {
 	if p.covered, err = w.layer.covered(p.lo, p.path); err != nil {
 		return err
 	}
+	p.covered = p.covered || parent.covered
 	if p.attrs, err = u.xattrs(); errors.Is(err, unix.ENOENT) {
 		return nil
 	} else if err != nil {
@@ -175,6 +176,7 @@ func (w *walker) deletion(parent *pair, lo int, name string, cover change.Path) 
 	if p.covered, err = w.layer.covered(p.lo, p.path); err != nil {
 		return err
 	}
+	p.covered = p.covered || parent.covered
 	if p.lo.isDir() && !p.covered {
 		if cover == "" {
 			cover = p.path
