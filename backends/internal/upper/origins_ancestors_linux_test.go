@@ -76,6 +76,16 @@ func TestBusyDirectoryKeepsItsFilesCertain(t *testing.T) {
 	l.want("modified p/d/r\ndeleted p/d/x\n")
 }
 
+// When the directory above changed as well, only a copy can be told from what
+// another directory held in its place.
+func TestBusyDirectoriesLeaveTheCopiesCertain(t *testing.T) {
+	l := newLab(t, "mkdir -p p/d; for f in f r x; do echo a > p/d/$f; done")
+	l.inView("cd p/d; echo v >> f; echo v > t; mv t r; rm x; chmod 700 .")
+	l.onHost("echo h > p/d/more; echo h > p/more")
+	l.want("modified p/d mode 0700 owner 0:0\nmodified p/d/f\nmodified p/d/r\ndeleted p/d/x\n" +
+		"blocked origin-uncertain p/d\nblocked origin-uncertain p/d/r\nblocked origin-uncertain p/d/x\n")
+}
+
 // Where a lower has no handles, as an overlay has none, the recorded object
 // stands for them.
 func TestAncestorSwapWithoutHandles(t *testing.T) {
