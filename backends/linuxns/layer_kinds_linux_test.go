@@ -31,6 +31,15 @@ const everything = `
 	truncate -s 8M sparse; printf x | dd of=sparse bs=1 seek=4000000 conv=notrunc status=none
 	ln -s nowhere link`
 
+// edits change something of each.
+const edits = `
+	setcap cap_net_admin+ep plain; setcap cap_sys_time+ep cap; echo more >> all; setfacl -m u:77:rw,g:88:rwx user
+	setfacl -x u:1234 acl; setfacl -d -m g:99:rx dir; echo new > dir/inherits; (umask 077; mkdir dir/below; echo x > dir/below/f)
+	setfattr -n user.n -v w two; setfattr -x user.k user; ln two two.three
+	mkfifo -m 600 p; rm fifo; mkdir fifo; rm setuid; mkfifo setuid
+	echo c > newcap; setcap cap_net_raw,cap_chown+eip newcap; chown 1000:1000 newcap; setcap cap_net_raw+ep newcap
+	truncate -s 16M sparse; truncate -s 1M hole; rm link; ln -s other link; setcap -n 100000 cap_chown+ep dir/inherits`
+
 func inHost(t *testing.T, dir, script string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", "umask 022; "+script)
@@ -67,20 +76,13 @@ func TestCopiesOfEveryKindAreNoChange(t *testing.T) {
 // What commands do inside is, byte for byte, what they would have done outside.
 func TestChangesOfEveryKindAreWhatTheHostWouldHave(t *testing.T) {
 	nstest.Require(t, nstest.Root, nstest.Tool("setcap"), nstest.Tool("setfacl"), nstest.Tool("setfattr"))
-	const script = `
-		setcap cap_net_admin+ep plain; setcap cap_sys_time+ep cap; echo more >> all; setfacl -m u:77:rw,g:88:rwx user
-		setfacl -x u:1234 acl; setfacl -d -m g:99:rx dir; echo new > dir/inherits; (umask 077; mkdir dir/below; echo x > dir/below/f)
-		setfattr -n user.n -v w two; setfattr -x user.k user; ln two two.three
-		mkfifo -m 600 p; rm fifo; mkdir fifo; rm setuid; mkfifo setuid
-		echo c > newcap; setcap cap_net_raw,cap_chown+eip newcap; chown 1000:1000 newcap; setcap cap_net_raw+ep newcap
-		truncate -s 16M sparse; truncate -s 1M hole; rm link; ln -s other link; setcap -n 100000 cap_chown+ep dir/inherits`
 	for _, mode := range []string{"shifted", "caps"} {
 		t.Run(mode, func(t *testing.T) {
 			dir, outside := base(t), base(t)
 			inHost(t, dir, everything)
-			inHost(t, outside, everything+script)
+			inHost(t, outside, everything+edits)
 			e := newEnv(t, func(s *backends.Spec) { s.Base, s.Mode = dir, mode })
-			e.must("sh", "-euc", "umask 022; cd "+dir+script)
+			e.must("sh", "-euc", "umask 022; cd "+dir+edits)
 			d, err := e.view().Changes(t.Context())
 			if err != nil || len(d.Blockers) > 0 {
 				t.Fatalf("blockers %+v, %v", d.Blockers, err)

@@ -3,9 +3,12 @@ package linuxns
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
@@ -51,6 +54,53 @@ func TestStageKeepsWhatAFileHas(t *testing.T) {
 				if !old.Same(c.New) {
 					t.Errorf("%s: more than the content differs: %+v, was %+v", c.Path, *c.New, *c.Old)
 				}
+			}
+		})
+	}
+}
+
+// What one view changed, staged entry by entry into another, is the same plan.
+func TestStageMakesEveryEntryAgain(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Tool("setcap"), nstest.Tool("setfacl"), nstest.Tool("setfattr"))
+	for _, mode := range []string{"shifted", "caps"} {
+		t.Run(mode, func(t *testing.T) {
+			dir := base(t)
+			inHost(t, dir, everything)
+			var envs [2]*env
+			for i := range envs {
+				envs[i] = newEnv(t, func(s *backends.Spec) { s.Base, s.Mode = dir, mode })
+			}
+			envs[0].must("sh", "-euc", "umask 022; cd "+dir+edits)
+			want, err := envs[0].view().Changes(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range want.Changes {
+				cand := backends.Candidate{Delete: c.New == nil, Like: c.New}
+				if c.New != nil && c.New.Type == change.Regular && c.New.Link == "" {
+					if cand.From, err = envs[0].view().Content(t.Context(), c.Path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				err := envs[1].view().Stage(t.Context(), c.Path, cand)
+				if cand.From != nil {
+					cand.From.Close()
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", c.Path, err)
+				}
+			}
+			got, err := envs[1].view().Changes(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range slices.Concat(want.Changes, got.Changes) {
+				if c.New != nil && c.New.Type == change.Directory {
+					c.New.MTime = 0 // what was staged below it came later
+				}
+			}
+			if diff := cmp.Diff(want.Changes, got.Changes, cmpopts.IgnoreFields(change.Entry{}, "Allocated")); diff != "" || len(got.Blockers) > 0 {
+				t.Errorf("changes (-made +staged):\n%s\nblockers %+v", diff, got.Blockers)
 			}
 		})
 	}
