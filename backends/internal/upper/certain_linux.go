@@ -66,7 +66,7 @@ func (p *pair) sameDir() bool {
 func (r *recorder) doubt(p *pair) string {
 	switch {
 	case p.covered:
-		return "the host has mounted something over it"
+		return mountedOver
 	case !p.way.same:
 		return movedAbove
 	case p.lo == nil && p.up == nil:
