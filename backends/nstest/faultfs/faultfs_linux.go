@@ -35,7 +35,8 @@ type FS struct {
 	Kind Kind
 
 	t       testing.TB
-	loop    *os.File
+	image   *os.File // the one file of the FUSE filesystem
+	loop    *os.File // the device over it, closed while nothing is mounted
 	control *os.File
 	server  *exec.Cmd
 	exited  chan error
@@ -60,13 +61,13 @@ func (f *FS) must(what string, err error) {
 	}
 }
 
-// start makes the image, its server and its loop device.
+// start makes the image and its server.
 func (f *FS) start() error {
-	image, err := f.image()
+	memory, err := f.mkfs()
 	if err != nil {
 		return err
 	}
-	defer image.Close()
+	defer memory.Close()
 	conn, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -77,23 +78,22 @@ func (f *FS) start() error {
 	root, err := mountFUSE(conn)
 	if err == nil {
 		defer root.Close()
-		err = f.serve(conn, image)
+		err = f.serve(conn, memory)
 	}
 	if err := errors.Join(err, conn.Close()); err != nil {
 		return err
 	}
-	file, err := unix.Openat(int(root.Fd()), imageName, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(int(root.Fd()), imageName, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open image: %w", err)
 	}
-	defer unix.Close(file)
-	f.loop, err = attach(file)
-	return err
+	f.image = os.NewFile(uintptr(fd), imageName)
+	return nil
 }
 
-// image makes the filesystem in memory: no disk of the machine is worn out, and
-// no error of its own gets between.
-func (f *FS) image() (*os.File, error) {
+// mkfs makes the filesystem in memory: no disk of the machine is worn out, and no
+// error of its own gets between.
+func (f *FS) mkfs() (*os.File, error) {
 	fd, err := unix.MemfdCreate("faultfs", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
@@ -136,7 +136,10 @@ func (f *FS) serve(conn, image *os.File) error {
 	return <-started
 }
 
-func (f *FS) mount() error {
+func (f *FS) mount() (err error) {
+	if f.loop, err = attach(int(f.image.Fd())); err != nil {
+		return err
+	}
 	if err := unix.Mount(f.loop.Name(), f.Dir, f.Kind.Name, 0, f.Kind.Data); err != nil {
 		return fmt.Errorf("mount %s: %w", f.Kind.Name, err)
 	}
@@ -240,7 +243,9 @@ func (f *FS) unmount() error {
 	if err != nil {
 		return fmt.Errorf("somebody else has %s mounted: %w", f.Dir, err)
 	}
-	return nil
+	// With its last descriptor the device loses its cache, which a write that
+	// failed has left with what the disk never had.
+	return f.loop.Close()
 }
 
 // patiently tries until it is not busy.
@@ -264,8 +269,10 @@ func (f *FS) close() {
 		f.t.Errorf("faultfs: %v", err)
 		_ = unix.Unmount(f.Dir, unix.MNT_DETACH)
 	}
-	if f.loop != nil {
-		_ = f.loop.Close()
+	for _, file := range []*os.File{f.loop, f.image} {
+		if file != nil {
+			_ = file.Close() // the first is closed already when all went well
+		}
 	}
 	if f.server == nil || f.server.Process == nil {
 		return
