@@ -47,7 +47,7 @@ func TestServerThatNeverAnswers(t *testing.T) {
 	within(t, 3*time.Second, "changes", func() { m.certain(e, "alive/f") })
 	within(t, 20*time.Second, "doctor", func() {
 		found := false
-		for _, f := range (Doctor{}).Probe(t.Context(), e.spec.StateRoot) {
+		for _, f := range probe(t, e.spec.StateRoot) {
 			if f.Name == "idmap "+m.path("dead") {
 				found = f.Status == "degraded" && strings.Contains(f.Detail, "was not asked")
 			}
@@ -70,7 +70,7 @@ func TestServerThatNeverAnswers(t *testing.T) {
 	left := func(f backends.Finding) bool {
 		return f.Status == "leftover" && strings.Contains(f.Detail, builder.LayerArgv0) && strings.Contains(f.Fix, "umount -f")
 	}
-	if found := (Doctor{}).Probe(t.Context(), e.spec.StateRoot); !slices.ContainsFunc(found, left) {
+	if found := probe(t, e.spec.StateRoot); !slices.ContainsFunc(found, left) {
 		t.Errorf("doctor names no process that hangs: %+v", found)
 	}
 }
@@ -132,7 +132,7 @@ func TestAutomountIsNotTriggered(t *testing.T) {
 	m.says(e, "written", "echo x > net/home/f; echo y > net/home/inner/f", "")
 	m.certain(e, "net/home/f", "net/home/inner/f")
 	named := func(f backends.Finding) bool { return f.Name == "mount "+m.path("efi") && f.Status == "degraded" }
-	if found := (Doctor{}).Probe(t.Context(), e.spec.StateRoot); !slices.ContainsFunc(found, named) {
+	if found := probe(t, e.spec.StateRoot); !slices.ContainsFunc(found, named) {
 		t.Errorf("doctor does not name it: %+v", found)
 	}
 	// Now the automounter waits where a layer was.

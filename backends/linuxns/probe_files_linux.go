@@ -60,9 +60,11 @@ func tryStateRoot(_ context.Context, stateRoot string) (string, error) {
 	if name, refused := refusedUppers[fs.Type]; refused {
 		return "", fmt.Errorf("%s is on %s, which cannot hold the layers of a view", dir, name)
 	}
-	return inScratch(dir, func(scratch string) (string, error) {
-		return stateRoot + " can hold layers", tryOverlay(scratch)
-	})
+	detail := stateRoot + " can hold layers"
+	if fs.Type == unix.TMPFS_MAGIC {
+		detail += ", until the next reboot: it is in memory (tmpfs)"
+	}
+	return inScratch(dir, func(scratch string) (string, error) { return detail, tryOverlay(scratch) })
 }
 
 // existing returns the path or its nearest ancestor that is there.

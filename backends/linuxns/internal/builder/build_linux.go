@@ -101,6 +101,9 @@ func (b *build) run() (_ *View, err error) {
 	if err := b.enter(); err != nil {
 		return nil, fmt.Errorf("prepare mount namespace: %w", err)
 	}
+	if err := b.lasting(); err != nil {
+		return nil, err
+	}
 	plan, err := b.plan()
 	if err != nil {
 		return nil, err
@@ -149,6 +152,18 @@ func (b *build) enter() error {
 		return err
 	}
 	return mounts.Attach(t, place)
+}
+
+// lasting notes a state directory that a reboot empties.
+func (b *build) lasting() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(string(b.Dir), &fs); err != nil {
+		return fmt.Errorf("look at environment's directory: %w", err)
+	}
+	if fs.Type == unix.TMPFS_MAGIC {
+		b.view.Notes = append(b.view.Notes, "the state directory is in memory (tmpfs): the environment does not survive a reboot")
+	}
+	return nil
 }
 
 // peel reads the mount table and takes off what is mounted on top of the root
