@@ -18,29 +18,45 @@ func number(id *change.Identity) uint64 {
 	return id.Ino
 }
 
-// Stage implements [backends.Host].
+// Stage implements [backends.Host]. The names of a wanted hard-link group become
+// one object, as on a disk.
 func (h *Host) Stage(_ context.Context, steps []backends.Step, wanted backends.Wanted) ([]backends.Step, error) {
 	h.ready()
 	steps = slices.Clone(steps)
-	for i := range steps {
-		s := &steps[i]
-		if s.Change.New == nil {
-			continue
-		}
-		content, err := wanted.Open(s.Change.New.SHA256)
-		if err != nil {
-			return nil, fmt.Errorf("stage %s: %w", s.Change.Path, err)
-		}
-		content.Close()
-		err = h.do("stage", s.Change.Path, func() {
-			o := h.make(*s.Change.New)
-			h.hidden[slot(*s)], s.Place.Staged = o, &change.Identity{Ino: o.number}
-		})
-		if err != nil {
-			return nil, err
+	made := map[change.Path]object{}
+	for _, others := range []bool{false, true} {
+		for i := range steps {
+			if e := steps[i].Change.New; e == nil || (e.Link != "") != others {
+				continue
+			}
+			if err := h.stage(&steps[i], wanted, made); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return steps, nil
+}
+
+func (h *Host) stage(s *backends.Step, wanted backends.Wanted, made map[change.Path]object) error {
+	p, e := s.Change.Path, s.Change.New
+	o, linked := made[e.Link]
+	switch {
+	case e.Link != "" && !linked:
+		return fmt.Errorf("stage %s: nothing is wanted at %s", p, e.Link)
+	case e.Link == "" && e.Type == change.Regular:
+		content, err := wanted.Open(e.SHA256)
+		if err != nil {
+			return fmt.Errorf("stage %s: %w", p, err)
+		}
+		content.Close()
+	}
+	return h.do("stage", p, func() {
+		if !linked {
+			o = h.make(*e)
+		}
+		made[p] = o
+		h.hidden[slot(*s)], s.Place.Staged = o, &change.Identity{Ino: o.number}
+	})
 }
 
 // Swap implements [backends.Host].

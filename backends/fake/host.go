@@ -61,7 +61,15 @@ func render(m map[change.Path]object) string {
 	var b strings.Builder
 	for _, p := range slices.Sorted(maps.Keys(m)) {
 		e := m[p].entry
-		fmt.Fprintf(&b, "%s %s %04o %d:%d %.8s\n", p, e.Type, e.Mode, e.UID, e.GID, e.SHA256)
+		fmt.Fprintf(&b, "%s %s %04o %d:%d %.8s%s\n", p, e.Type, e.Mode, e.UID, e.GID, e.SHA256, attributes(e))
+	}
+	return b.String()
+}
+
+func attributes(e change.Entry) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(e.Xattrs)) {
+		fmt.Fprintf(&b, " %s=%x", name, e.Xattrs[name])
 	}
 	return b.String()
 }
