@@ -67,6 +67,24 @@ func TestConflictNamesAttributes(t *testing.T) {
 	}
 }
 
+// An attribute that is set while the file is read belongs to what was read last.
+func TestAttributeSetWhileTheFileIsRead(t *testing.T) {
+	l := newLab(t, "true")
+	l.inView("echo a > f")
+	set := false
+	d, err := Diff(l.env, DiffOptions{Base: l.base, TView: l.tview, Stop: func() error {
+		if set {
+			return nil
+		}
+		set = true
+		return unix.Setxattr(l.merged+"/f", "user.k", []byte("v"), 0)
+	}})
+	must(t, err)
+	if got := l.text(d); got != "added f +user.k\n" || !set {
+		t.Errorf("difference %q", got)
+	}
+}
+
 // ramfs holds no attributes at all, and a copy-up to it leaves them out.
 func TestAttributesThatALayerCannotHoldAreNoDifference(t *testing.T) {
 	nstest.Require(t, nstest.Root, nstest.Tool("setfattr"), nstest.Tool("setfacl"))

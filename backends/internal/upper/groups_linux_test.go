@@ -63,8 +63,16 @@ func TestHardLinksThatTheHostHas(t *testing.T) {
 	const linked = "echo b > f; ln f g"
 	l := newLab(t, "echo a > f")
 	l.inView(linked)
+	l.record()
 	l.onHost(linked)
 	l.want("")
+
+	// One that it has in part is no conflict.
+	l = newLab(t, "echo a > f")
+	l.inView(linked)
+	l.record()
+	l.onHost("echo b > f")
+	l.want("modified f mode 0644 owner 0:0\nadded g = f\n")
 
 	l = newLab(t, "echo b > f; echo b > g")
 	l.inView("rm g; ln f g")
