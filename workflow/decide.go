@@ -27,11 +27,18 @@ func (a *attempt) commit(ctx context.Context) error {
 		a.doc.Warnings = append(a.doc.Warnings, err.Error())
 	}
 	a.doc.Outcome = "committed"
-	err := a.txn.Clean(ctx, a.Host)
-	warnings, serr := a.settle(ctx, a.p, a.txn, a.facts)
+	// The change stays, whatever becomes of the rest: an error here would read as if
+	// nothing had been changed.
+	if err := a.txn.Clean(ctx, a.Host); err != nil {
+		a.doc.Warnings = append(a.doc.Warnings, "not all was tidied up after the commit: "+err.Error())
+	}
+	warnings, err := a.settle(ctx, a.p, a.txn, a.facts)
 	a.doc.Warnings = append(a.doc.Warnings, warnings...)
+	if err != nil {
+		a.doc.Warnings = append(a.doc.Warnings, "the journal does not know of the commit until netsandbox recover: "+err.Error())
+	}
 	a.doc.State = a.p.env.State
-	return errors.Join(err, serr)
+	return nil
 }
 
 // undo takes the host back and says why. What cannot be taken back is left, with
@@ -215,8 +222,12 @@ func (a *attempt) abandon(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	if a.txn != nil {
-		_, err := a.txn.Undo(ctx, a.Host, txn.Applier, "refused before the trial began")
-		errs = append(errs, err)
+		if _, err := a.txn.Undo(ctx, a.Host, txn.Applier, "refused before the trial began"); err != nil {
+			// Without a verdict in its file the keeper is not released: it would take
+			// this process for one gone wrong and kill it. It tries again when this
+			// process has ended, and recover after it.
+			return hint(err, "netsandbox recover")
+		}
 	}
 	if a.lease != nil {
 		errs = append(errs, a.lease.Release(string(txn.Undo)))
