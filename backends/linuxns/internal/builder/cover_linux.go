@@ -55,7 +55,7 @@ func (b *build) cover(at string, with *stub) error {
 func (b *build) blank(with *stub) (int, error) {
 	const dead = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
 	if with == nil {
-		return mounts.Tmpfs(dead, 0, "000", "size=4k")
+		return b.cloak(hiddenDir)
 	}
 	t, err := mounts.Tmpfs(dead&^unix.MOUNT_ATTR_RDONLY, b.Mode.Shift, "555", "size=1m")
 	if err != nil {
@@ -137,19 +137,4 @@ func (p *piece) file(all []piece) bool {
 	var st unix.Stat_t
 	err := unix.Fstatat(all[p.Of].tree, p.Rel, &st, unix.AT_SYMLINK_NOFOLLOW)
 	return err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR
-}
-
-// hiddenFile returns a detached mount of one unreadable file.
-func (b *build) hiddenFile() (int, error) {
-	t, err := mounts.Tmpfs(unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, 0, "000", "size=4k")
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(t)
-	fd, err := unix.Openat(t, "hidden", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	unix.Close(fd)
-	return b.fileOf(t, "hidden", unix.MOUNT_ATTR_RDONLY)
 }
