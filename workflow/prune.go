@@ -20,6 +20,9 @@ import (
 type PruneOptions struct {
 	// OlderThan keeps what was decided more recently. Zero gives up all.
 	OlderThan time.Duration
+	// KeepCopies gives up only what is hidden beside the targets. A rollback is
+	// still possible then, from the copies in the state directory.
+	KeepCopies bool
 }
 
 // Prune gives up what decided transactions keep, the originals hidden beside
@@ -52,8 +55,8 @@ func (w *Workflow) Prune(ctx context.Context, o PruneOptions) (report.Pruned, er
 	var errs []error
 	needed := map[string]bool{}
 	for _, row := range rows {
-		kept, err := w.prune(ctx, row, now.At.Add(-o.OlderThan), &doc)
-		if kept != "" {
+		kept, err := w.prune(ctx, row, o, now.At.Add(-o.OlderThan), &doc)
+		if kept != "" || o.KeepCopies {
 			needed[row.Plan] = true
 		}
 		if kept != "" && kept != recent {
@@ -68,7 +71,7 @@ func (w *Workflow) Prune(ctx context.Context, o PruneOptions) (report.Pruned, er
 const recent = "decided recently"
 
 // prune gives up one transaction, or says why it is kept.
-func (w *Workflow) prune(ctx context.Context, row journal.Txn, before time.Time, doc *report.Pruned) (kept string, err error) {
+func (w *Workflow) prune(ctx context.Context, row journal.Txn, o PruneOptions, before time.Time, doc *report.Pruned) (kept string, err error) {
 	t, err := txn.Open(row.Path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, txn.ErrEmpty) {
 		return "", nil // it never had anything
@@ -83,29 +86,42 @@ func (w *Workflow) prune(ctx context.Context, row journal.Txn, before time.Time,
 	case last(t).At.After(before):
 		return recent, nil
 	}
-	hidden := held(t)
-	freed := usage(hidden...)
-	if t.Forgotten() && t.Finished() && freed == 0 || t.Status() == txn.Undone && freed == 0 {
+	dirs, give := held(t), t.Forget
+	if o.KeepCopies {
+		dirs, give = dirs[1:], t.Prune
+	}
+	freed := usage(dirs...)
+	if spent(t, o, freed) {
 		return "", nil
 	}
-	err = t.Forget(ctx, w.Host)
+	err = give(ctx, w.Host)
 	if errors.Is(err, txn.ErrBusy) {
 		return "another process is at it", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("prune %s: %w", row.ID, err)
 	}
-	freed -= usage(hidden...)
+	freed -= usage(dirs...)
 	doc.FreedBytes += freed
 	doc.Transactions = append(doc.Transactions, report.PrunedTxn{
-		ID: row.ID, Env: row.EnvName, Status: string(t.Status()), FreedBytes: freed, Paths: paths(t),
+		ID: row.ID, Env: row.EnvName, Status: string(t.Status()), FreedBytes: freed, Paths: paths(t), Reversible: o.KeepCopies,
 	})
 	return "", w.store.Update(ctx, func(tx *journal.Tx) error {
-		return w.event(tx, row.Env, row.ID, EventBackupPruned, map[string]any{"status": t.Status(), "freed_bytes": freed})
+		return w.event(tx, row.Env, row.ID, EventBackupPruned, map[string]any{"status": t.Status(), "freed_bytes": freed, "reversible": o.KeepCopies})
 	})
 }
 
-// held lists the directories in which a transaction keeps originals.
+// spent reports that a decided transaction has nothing more to give up. What
+// cannot be seen occupies nothing, so of a committed one its file says it.
+func spent(t *txn.Txn, o PruneOptions, freed int64) bool {
+	if t.Status() == txn.Undone {
+		return o.KeepCopies || freed == 0
+	}
+	return freed == 0 && t.Finished() && (t.Forgotten() || o.KeepCopies && t.Pruned())
+}
+
+// held lists the directories in which a transaction keeps originals, that of the
+// second copies first.
 func held(t *txn.Txn) []string {
 	dirs := []string{filepath.Join(t.Dir(), "originals")}
 	seen := map[string]bool{}

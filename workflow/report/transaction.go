@@ -58,6 +58,7 @@ type PrunedTxn struct {
 	Status     string        `json:"status"`
 	FreedBytes int64         `json:"freed_bytes"`
 	Paths      []change.Path `json:"paths"`
+	Reversible bool          `json:"reversible"` // it can still be rolled back
 }
 
 // KeptTxn is one that was not to be touched.

@@ -94,6 +94,8 @@ func (b *page) pruned(d report.Pruned) {
 		b.line("kept %s (%s): %s", k.ID, k.Env, k.Why)
 	}
 	switch {
+	case len(d.Transactions) > 0 && d.Transactions[0].Reversible:
+		b.line("Freed %s beside the files; a rollback goes by the copies in the state directory", size(d.FreedBytes))
 	case len(d.Transactions) > 0:
 		b.line("Freed %s: the backups of %s and %s; what was committed stays so", size(d.FreedBytes), count(len(d.Transactions), "transaction"), count(d.Plans, "plan"))
 	case d.Plans > 0:
