@@ -98,8 +98,11 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 		doc.Outcome = "incomplete"
 		return doc, errors.Join(&IncompleteError{Txn: id, Left: left}, serr)
 	}
+	if serr != nil { // the host is as before, which is what was asked for
+		doc.Warnings = append(doc.Warnings, "the journal does not know of the rollback until netsandbox recover: "+serr.Error())
+	}
 	doc.Outcome, doc.State = "rolled_back", states.RolledBack
-	return doc, serr
+	return doc, nil
 }
 
 // pruned is the answer to whoever wants back what was given up.
