@@ -32,11 +32,18 @@ func newMounted(t *testing.T) mounted {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	// By descriptor: a test may have another root at its end.
+	parent, err := os.Open("/srv")
+	if err != nil {
+		t.Fatal(err)
+	}
 	m := mounted{t, dir}
 	t.Cleanup(func() {
+		defer parent.Close()
 		// A directory with a mount in it would take what is mounted along.
-		out, err := exec.Command("rm", "-r", "--one-file-system", "--", dir).CombinedOutput()
-		if err != nil {
+		rm := exec.Command("rm", "-r", "--one-file-system", "--", filepath.Base(dir))
+		rm.Dir = fmt.Sprintf("/proc/self/fd/%d", parent.Fd())
+		if out, err := rm.CombinedOutput(); err != nil {
 			t.Errorf("remove %s: %v: %s", dir, err, out)
 		}
 	})
