@@ -215,3 +215,15 @@ func TestReadOnlyUntilRemounted(t *testing.T) {
 		write(t, name, "again!")
 	}
 }
+
+func TestOverQuota(t *testing.T) {
+	nstest.NewMount(t, nstest.Tool("mkfs.btrfs"), nstest.Tool("btrfs"))
+	fs := faultfs.New(t, faultfs.Btrfs)
+	write(t, filepath.Join(fs.Dir, "f"), "before")
+	lift := fs.OverQuota()
+	if err := os.WriteFile(filepath.Join(fs.Dir, "g"), make([]byte, 64<<10), 0o600); !errors.Is(err, unix.EDQUOT) {
+		t.Errorf("write over the quota: %v, want EDQUOT", err)
+	}
+	lift()
+	write(t, filepath.Join(fs.Dir, "h"), "room again")
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -73,4 +74,21 @@ func FillInodes(t testing.TB, dir string) (free func()) {
 			t.Fatalf("faultfs: %v", err)
 		}
 	}
+}
+
+// OverQuota puts a limit on all files of a btrfs that they have reached already,
+// so that everything which takes more is refused with EDQUOT: the quotas of ext4
+// and xfs do not hold root. The returned function lifts it. It needs btrfs(8).
+func (f *FS) OverQuota() (lift func()) {
+	f.t.Helper()
+	run := func(args ...string) {
+		f.t.Helper()
+		if out, err := exec.Command("btrfs", append(args, f.Dir)...).CombinedOutput(); err != nil {
+			f.t.Fatalf("faultfs: btrfs %v: %v: %s", args, err, out)
+		}
+	}
+	run("quota", "enable")
+	run("quota", "rescan", "-w")
+	run("qgroup", "limit", "1", "0/5")
+	return func() { f.t.Helper(); run("quota", "disable") }
 }
