@@ -23,6 +23,8 @@ type fault struct {
 	name   string
 	strike func(t *testing.T, fs *faultfs.FS) (mend func())
 	kinds  string // of filesystem, empty for all
+	lasts  bool   // beyond a reboot: it is mended after it
+	cold   bool   // nothing of the host is in the kernel's memory
 }
 
 // reboot mends what a filesystem does not get over by itself.
@@ -36,7 +38,10 @@ var faults = []fault{
 	{name: "third write fails", strike: func(_ *testing.T, fs *faultfs.FS) func() { fs.FailOnce(faultfs.Write, 2, 1); return reboot(fs) }},
 	{name: "one flush fails", strike: func(_ *testing.T, fs *faultfs.FS) func() { fs.FailOnce(faultfs.Flush, 0, 1); return reboot(fs) }},
 	{name: "power cut", strike: func(_ *testing.T, fs *faultfs.FS) func() { fs.Cut(); return reboot(fs) }},
-	{name: "disk full", strike: func(t *testing.T, fs *faultfs.FS) func() { return faultfs.Fill(t, fs.Dir) }},
+	{name: "reads fail", cold: true, strike: func(_ *testing.T, fs *faultfs.FS) func() { fs.Fail(faultfs.Read); return reboot(fs) }},
+	{name: "disk full", lasts: true, strike: func(t *testing.T, fs *faultfs.FS) func() { return faultfs.Fill(t, fs.Dir) }},
+	{name: "no inodes", lasts: true, kinds: "ext4", strike: func(t *testing.T, fs *faultfs.FS) func() { return faultfs.FillInodes(t, fs.Dir) }},
+	{name: "over quota", lasts: true, kinds: "btrfs", strike: func(_ *testing.T, fs *faultfs.FS) func() { return fs.OverQuota() }},
 	{name: "read-only", kinds: "ext4", strike: func(_ *testing.T, fs *faultfs.FS) func() { fs.ReadOnly(); return reboot(fs) }},
 }
 
@@ -241,6 +246,9 @@ func (d *deviceTest) strike(c course, f fault, victim *faultfs.FS, point int) {
 	d.struck++
 	w := d.world()
 	defer d.clear(w)
+	if f.cold {
+		d.host.Remount()
+	}
 	var mend func()
 	l := d.live(c, w, func(n int, _ string) {
 		if n == point {
@@ -260,7 +268,7 @@ func (d *deviceTest) strike(c course, f fault, victim *faultfs.FS, point int) {
 	d.state.Cut()
 	d.host.Remount()
 	d.state.Remount()
-	if f.name == "disk full" {
+	if f.lasts {
 		mend()
 	}
 	res, err := l.recover("recover")
