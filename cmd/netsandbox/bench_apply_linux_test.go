@@ -16,45 +16,59 @@ import (
 	"github.com/netsandbox/netsandbox/workflow/report"
 )
 
-// BenchmarkApply applies 1 000 changed files by the program, with everything that
-// it does around the files: circuits and plan refreshed, keeper started, journal
-// written. Beside it the files are copied by cp and rsync, and synced. What the
-// transaction alone costs is BenchmarkApply of workflow/txn.
+// BenchmarkApply applies 1 000 and 10 000 changed files by the program, with
+// everything that it does around the files: circuits and plan refreshed, keeper
+// started, journal written. Beside it the files are copied by cp and rsync, and
+// synced. What the transaction alone costs is BenchmarkApply of workflow/txn.
 func BenchmarkApply(b *testing.B) {
-	const n = 1000
 	x := newBenchOn(b, looped)
-	src := filepath.Join(x.dir, "src")
-	x.fill(src, "new", n)
 	var s versus.Series
 	for b.Loop() {
-		x.fill(x.base, "old", n)
-		x.create("bench")
-		x.run("exec", "bench", "--", "cp", "-a", src+"/.", x.base)
+		for range 2 {
+			x.applied(1000, "1k", &s)
+		}
+		x.applied(10000, "10k", &s)
+	}
+	var ratios []string
+	for _, size := range []string{"1k", "10k"} {
+		ratios = append(ratios, "apply-"+size+"/cp+sync-"+size, "apply-"+size+"/rsync+sync-"+size, "rollback-"+size+"/apply-"+size)
+	}
+	s.Report(b, append(ratios, "plan-10k/plan-1k", "apply-10k/apply-1k", "rollback-10k/rollback-1k")...)
+}
+
+// applied changes n files in a new environment and measures what brings them to
+// the host and back.
+func (x *bench) applied(n int, size string, s *versus.Series) {
+	src, base := filepath.Join(x.dir, "src-"+size), filepath.Join(x.base, size)
+	x.fill(src, "new", n)
+	x.fill(base, "old", n)
+	x.create("bench")
+	x.run("exec", "bench", "--", "cp", "-a", src+"/.", base)
+	s.Time("plan-"+size, func() {
 		x.run("check", "bench")
 		x.run("plan", "bench")
-		unix.Sync()
-		var out []byte
-		s.Time("apply", func() { out = x.run("--json", "apply", "bench", "--yes") })
-		x.same(src, x.base)
-		var doc report.Applied
-		if err := json.Unmarshal(out, &doc); err != nil {
-			b.Fatal(err)
-		}
-		unix.Sync()
-		s.Time("rollback", func() { x.run("rollback", doc.Txn, "--yes") })
-		x.discard("bench")
-		for name, argv := range map[string][]string{
-			"cp+sync": {"cp", "-a", src + "/.", x.base}, "rsync+sync": {"rsync", "-a", "-I", src + "/", x.base},
-		} {
-			x.fill(x.base, "old", n)
-			unix.Sync()
-			s.Time(name, func() {
-				x.call(argv...)
-				x.call("sync", "-f", x.base)
-			})
-		}
+	})
+	unix.Sync()
+	var out []byte
+	s.Time("apply-"+size, func() { out = x.run("--json", "apply", "bench", "--yes") })
+	x.same(src, base)
+	var doc report.Applied
+	if err := json.Unmarshal(out, &doc); err != nil {
+		x.b.Fatal(err)
 	}
-	s.Report(b, "apply/cp+sync", "apply/rsync+sync", "rollback/apply")
+	unix.Sync()
+	s.Time("rollback-"+size, func() { x.run("rollback", doc.Txn, "--yes") })
+	x.discard("bench")
+	for name, argv := range map[string][]string{
+		"cp+sync-": {"cp", "-a", src + "/.", base}, "rsync+sync-": {"rsync", "-a", "-I", src + "/", base},
+	} {
+		x.fill(base, "old", n)
+		unix.Sync()
+		s.Time(name+size, func() {
+			x.call(argv...)
+			x.call("sync", "-f", base)
+		})
+	}
 }
 
 // looped gives the bench a journaled ext4 of its own: the machine's may have no

@@ -35,11 +35,20 @@ var suites = []suite{
 		{what: "memory of each of ten idle environments (PSS)", ours: "each-MB", bar: 15},
 		{what: "creating an environment", ours: "create-ms"},
 	}},
-	{pkg: "workflow/txn", bench: "BenchmarkApply/1000$", rounds: 15, rows: files("1 000")},
-	{pkg: "workflow/txn", bench: "BenchmarkApply/10000$", rounds: 5, rows: files("10 000")},
-	{pkg: "cmd/netsandbox", bench: "BenchmarkApply$", rounds: 5, rows: []row{
-		{what: "`netsandbox apply` of 1 000 files, against cp -a and sync -f", ours: "apply-ms", theirs: "cp+sync-ms", ratio: "apply/cp+sync"},
-		{what: "`netsandbox rollback` of it, against the apply", ours: "rollback-ms", theirs: "apply-ms", ratio: "rollback/apply", bar: 0.5},
+	{pkg: "workflow/txn", bench: "BenchmarkApply$", rounds: 7, rows: append(append(
+		files("1 000", "1k"), files("10 000", "10k")...),
+		row{what: "transaction of 10 000 files, against 1 000", ours: "apply-10k-ms", theirs: "apply-1k-ms", ratio: "apply-10k/apply-1k", bar: 12},
+		row{what: "undo of it, against 1 000", ours: "undo-10k-ms", theirs: "undo-1k-ms", ratio: "undo-10k/undo-1k", bar: 12},
+		row{what: "for comparison, cp -a and sync -f of 10 000, against 1 000", ours: "cp+sync-10k-ms", theirs: "cp+sync-1k-ms", ratio: "cp+sync-10k/cp+sync-1k"},
+	)},
+	{pkg: "cmd/netsandbox", bench: "BenchmarkApply$", rounds: 4, rows: []row{
+		{what: "`netsandbox apply` of 1 000 files, against cp -a and sync -f", ours: "apply-1k-ms", theirs: "cp+sync-1k-ms", ratio: "apply-1k/cp+sync-1k"},
+		{what: "`netsandbox rollback` of it, against the apply", ours: "rollback-1k-ms", theirs: "apply-1k-ms", ratio: "rollback-1k/apply-1k", bar: 0.5},
+		{what: "`netsandbox apply` of 10 000 files, against cp -a and sync -f", ours: "apply-10k-ms", theirs: "cp+sync-10k-ms", ratio: "apply-10k/cp+sync-10k"},
+		{what: "`netsandbox rollback` of it, against the apply", ours: "rollback-10k-ms", theirs: "apply-10k-ms", ratio: "rollback-10k/apply-10k", bar: 0.5},
+		{what: "`netsandbox apply` of 10 000 files, against 1 000", ours: "apply-10k-ms", theirs: "apply-1k-ms", ratio: "apply-10k/apply-1k", bar: 12},
+		{what: "`netsandbox check` and `plan` of 10 000 files, against 1 000", ours: "plan-10k-ms", theirs: "plan-1k-ms", ratio: "plan-10k/plan-1k", bar: 12},
+		{what: "`netsandbox rollback` of 10 000 files, against 1 000", ours: "rollback-10k-ms", theirs: "rollback-1k-ms", ratio: "rollback-10k/rollback-1k", bar: 12},
 	}},
 	{pkg: "backends/internal/upper", bench: "BenchmarkDiff$", rounds: 5, rows: []row{
 		{what: "difference of 10 000 changed files, against 1 000", ours: "first-10k-ms", theirs: "first-1k-ms", ratio: "first-10k/first-1k", bar: 12},
@@ -65,12 +74,17 @@ var suites = []suite{
 	}},
 }
 
-// files are the rows of a transaction of n files.
-func files(n string) []row {
+// files are the rows of a transaction of n files, whose metrics end with size.
+func files(n, size string) []row {
+	apply, undo := "apply-"+size, "undo-"+size
+	against := func(what, other string, bar float64) row {
+		other += "-" + size
+		return row{what: what, ours: apply + "-ms", theirs: other + "-ms", ratio: apply + "/" + other, bar: bar}
+	}
 	return []row{
-		{what: "transaction of " + n + " files, against cp -a and sync -f", ours: "apply-ms", theirs: "cp+sync-ms", ratio: "apply/cp+sync", bar: 1.0},
-		{what: "the same, against a copy first, then cp -a and sync -f", ours: "apply-ms", theirs: "backup+cp+sync-ms", ratio: "apply/backup+cp+sync"},
-		{what: "the same, against rsync -a and sync -f", ours: "apply-ms", theirs: "rsync+sync-ms", ratio: "apply/rsync+sync"},
-		{what: "undo of it, against the apply", ours: "undo-ms", theirs: "apply-ms", ratio: "undo/apply", bar: 0.5},
+		against("transaction of "+n+" files, against cp -a and sync -f", "cp+sync", 1),
+		against("the same, against a copy first, then cp -a and sync -f", "backup+cp+sync", 0),
+		against("the same, against rsync -a and sync -f", "rsync+sync", 0),
+		{what: "undo of it, against the apply", ours: undo + "-ms", theirs: apply + "-ms", ratio: undo + "/" + apply, bar: 0.5},
 	}
 }
