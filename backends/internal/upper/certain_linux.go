@@ -69,8 +69,6 @@ func (r *recorder) doubt(p *pair) string {
 		return mountedOver
 	case !p.way.same:
 		return movedAbove
-	case p.lo == nil && p.up == nil:
-		return "" // neither has it
 	case r.stepped:
 		return "the clock was set back, or the machine restarted, since the view was mounted"
 	case p.foreign != "":
@@ -95,9 +93,10 @@ func (r *recorder) doubt(p *pair) string {
 
 const movedAbove = "a directory above it was replaced on the host"
 
-// absentDoubt is about a path that only the view has. What the host removed from
-// there, or moved away, changed the directory that named it. A replaced file has
-// no trace in the upper of what it stands for, so nothing else would show.
+// absentDoubt is about a path that the host does not have. What the host removed
+// from there, or moved away, changed the directory that named it. A replaced file
+// has no trace in the upper of what it stands for, so nothing else would show. It
+// goes for what both have deleted, too: something may be made there again.
 func (r *recorder) absentDoubt(p *pair) string {
 	switch _, copied := parseOriginAttr(p.attrs[originAttr]); {
 	case p.way.above < r.view && p.way.still:
