@@ -20,9 +20,9 @@ import (
 // inode returns the number and the link count of what is at p.
 func (f *fixture) inode(p string) (ino, links uint64) {
 	f.t.Helper()
-	var st unix.Stat_t
-	f.ok(unix.Lstat(f.path(p), &st))
-	return st.Ino, st.Nlink
+	n, err := stat(unix.AT_FDCWD, f.path(p))
+	f.ok(err)
+	return n.ino, n.nlink
 }
 
 // one wants all names to be one file, of exactly so many names.
@@ -229,6 +229,48 @@ func TestLateUndoJoinsNames(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Killed at any point of the way back from the second copy, and tried again.
+func TestLateUndoOfNamesKilled(t *testing.T) {
+	nstest.NewMount(t, nstest.Root)
+	f := fixtureAt(t, newDisk(t, loopfs.XFS))
+	f.put("etc/a", "file:shared")
+	f.put("etc/gone/x", "file:x")
+	for _, p := range []string{"etc/b", "etc/gone/in"} {
+		f.ok(os.Link(f.path("etc/a"), f.path(p)))
+	}
+	f.age()
+	cs := func() []change.Change {
+		return []change.Change{
+			f.change("/etc/a", "file:new"), f.change("/etc/b", "none"),
+			f.change("/etc/gone", "none"), f.change("/etc/gone/in", "none"), f.change("/etc/gone/x", "none"),
+		}
+	}
+	m := &model{fixture: f}
+	before := m.picture(false)
+	points := 0
+	for n := 0; ; n++ {
+		steps, second := f.stageAs(fmt.Sprint("apply-", n), cs()), filepath.Join(t.TempDir(), "second")
+		f.ok(f.archive(steps, second), f.host.Swap(t.Context(), steps), f.host.Clean(t.Context(), steps, false))
+		died, err := dying(n, func() error {
+			_, err := f.host.Restore(t.Context(), steps, second)
+			return err
+		})
+		f.ok(err)
+		steps, err = f.host.Restore(t.Context(), steps, second)
+		f.ok(err)
+		f.back(steps)
+		f.one(3, "etc/a", "etc/b", "etc/gone/in")
+		m.equal(fmt.Sprintf("host after dying at point %d", n), before, m.picture(false))
+		if !died {
+			break
+		}
+		points++
+	}
+	if points < 4 {
+		t.Errorf("killed at %d points", points)
 	}
 }
 

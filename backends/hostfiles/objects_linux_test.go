@@ -34,7 +34,10 @@ func TestNamesThatNobodyExpects(t *testing.T) {
 			cs = append(cs, f.change("/etc/"+n, "none"))
 		}
 		cs = append(cs, f.change("/etc/new."+n[:min(len(n), 200)], "link:"+n))
+		cs = append(cs, f.change("/etc/fifo."+n[:min(len(n), 200)], "fifo"))
 	}
+	cs = append(cs, f.names("one file", "/etc/d\n/\xff", "/etc/d\n/- ", "/etc/z\n\xfe ")...)
+	cs = append(cs, f.change("/etc/d\n", "dir"))
 	// With the first backup gone, so that the second has to know the names too.
 	ctx, second := context.Background(), filepath.Join(t.TempDir(), "second")
 	steps := f.stage(cs)
@@ -60,17 +63,32 @@ func TestPathsAsLongAsTheyGet(t *testing.T) {
 	if len(file) < 4090 {
 		t.Fatalf("the path has only %d bytes", len(file))
 	}
-	steps := f.swap(append(cs, f.change(file, "file:deep")))
+	cs = append(cs, f.names("deep", file, file+"2")...)
+	steps := f.swap(cs)
 	left, err := f.host.Verify(context.Background(), steps)
 	f.ok(err)
 	if len(left) > 0 {
 		t.Errorf("not as wanted: %+v", left)
 	}
-	again := f.swapAs("apply-2", []change.Change{f.change(file, "file:deeper")})
-	f.back(again)
+	f.back(f.swapAs("apply-2", []change.Change{f.change(file, "file:deeper")}))
 	f.back(steps)
 	if list, err := os.ReadDir(f.dir); err != nil || len(list) > 0 {
 		t.Errorf("left over: %v, %v", list, err)
+	}
+
+	// All of it again, other things on top, and these back from the second copy.
+	f.swap(cs)
+	m := &model{fixture: f} // whose picture is taken by descriptors
+	before := m.picture(false)
+	cs = append(f.names("deeper", file+"2", file+"4"), f.change(file+"3", "fifo"), f.change(file, "none"))
+	steps, second := f.stageAs("apply-2", cs), filepath.Join(t.TempDir(), "second")
+	f.ok(f.archive(steps, second), f.host.Swap(t.Context(), steps), f.host.Clean(t.Context(), steps, false))
+	steps, err = f.host.Restore(t.Context(), steps, second)
+	f.ok(err)
+	f.back(steps)
+	m.equal("host after a late undo", before, m.picture(false))
+	if last := before[len(before)-1]; !strings.Contains(last, " links 2: ") {
+		t.Errorf("not one file of two names: %.80q…", last)
 	}
 }
 

@@ -146,3 +146,11 @@ func tops(steps []backends.Step) map[string]change.Path {
 func inside(s backends.Step, top change.Path) string {
 	return s.Place.Within + strings.TrimPrefix(string(s.Change.Path), string(top))
 }
+
+// slotOf is where, below its hidden directory, the original of a step is kept.
+func slotOf(s backends.Step, tops map[string]change.Path) string {
+	if s.Place.Within == "" {
+		return s.Place.Name
+	}
+	return inside(s, tops[s.Place.Within])
+}

@@ -13,7 +13,7 @@ import (
 
 // flushStaged makes the content of the hidden directories durable.
 func (t *tree) flushStaged(steps []backends.Step, tops map[string]change.Path) error {
-	if len(steps) >= few {
+	if len(steps) >= few || slices.ContainsFunc(steps, unsyncable) {
 		return t.flushPlaces(steps)
 	}
 	var fds []int
@@ -26,18 +26,14 @@ func (t *tree) flushStaged(steps []backends.Step, tops map[string]change.Path) e
 		if s.Change.New == nil || s.Place.Name == "" {
 			continue
 		}
-		if t := s.Change.New.Type; t == change.Symlink || t == change.Fifo {
-			continue // durable with the directory that names it; fsync(2) of a fifo is EINVAL
+		if s.Change.New.Type == change.Symlink {
+			continue // durable with the directory that names it
 		}
 		hidden, err := t.place(s.Place.Dir)
 		if err != nil {
 			return err
 		}
-		at := s.Place.Name
-		if s.Place.Within != "" {
-			at = inside(s, tops[s.Place.Within])
-		}
-		fd, err := openBelow(hidden, at, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+		fd, err := openBelow(hidden, slotOf(s, tops), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 		if err == unix.EACCES { // a mode that keeps even its owner from reading
 			return t.flushPlaces(steps)
 		}
@@ -60,6 +56,21 @@ func (t *tree) flushStaged(steps []backends.Step, tops map[string]change.Path) e
 		}
 		return t.fsyncPlaces(steps)
 	})
+}
+
+// unsyncable reports a step whose object has metadata of its own that no fsync(2)
+// of it or of its directory makes durable on every filesystem: a fifo answers
+// EINVAL, a symlink cannot be opened, and what chown(2) changed after an object
+// was made is in another transaction of xfs than its name.
+func unsyncable(s backends.Step) bool {
+	e := s.Change.New
+	switch {
+	case e == nil || s.Place.Name == "":
+		return false
+	case e.Type == change.Fifo:
+		return true
+	}
+	return e.Type == change.Symlink && (len(e.Xattrs) > 0 || e.UID != uint32(os.Geteuid()) || e.GID != uint32(os.Getegid()))
 }
 
 // fsyncPlaces flushes the hidden directories and the directories they are in.

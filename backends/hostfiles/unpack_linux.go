@@ -75,16 +75,11 @@ type garment struct {
 func (r *restorer) wanted() (map[string]backends.Step, error) {
 	wanted := map[string]backends.Step{}
 	for _, s := range r.steps {
-		carrier := s.Place.Within
-		if carrier == "" {
-			carrier = s.Place.Name
-		}
-		i, miss := r.missing[carrier]
-		if !miss || s.Change.Old == nil {
+		if !r.lost(s) || s.Change.Old == nil {
 			continue
 		}
 		if s.Place.Within == "" {
-			if err := r.fresh(r.steps[i]); err != nil {
+			if err := r.fresh(s); err != nil {
 				return nil, err
 			}
 		}
@@ -134,6 +129,11 @@ func (r *restorer) in(s backends.Step, f func(dir int, base string) error) error
 	if err != nil {
 		return err
 	}
+	return beneath(hidden, at, f)
+}
+
+// beneath calls f with the directory of a relative path and the last element.
+func beneath(hidden int, at string, f func(dir int, base string) error) error {
 	up, name := split(change.Path("/" + at))
 	if up == "/" {
 		return f(hidden, at)
@@ -169,20 +169,60 @@ func (r *restorer) link(from, s backends.Step) error {
 }
 
 // rejoin makes s a name of the inode that it was a name of, if that is still
-// there under another one and nobody has changed it. It was not copied, so
-// nothing of it is lost; what was written to it since stays under that other name.
-func (r *restorer) rejoin(s backends.Step) (joined bool, err error) {
+// there under another one and nobody has changed it. What was written to it since
+// stays under that other name. An earlier try that died may have made the file
+// anew and given it some of its names: then it is that one.
+func (r *restorer) rejoin(s backends.Step) (bool, error) {
 	hidden, err := r.place(s.Place.Dir)
 	if err != nil {
 		return false, err
 	}
 	fd, err := r.survivor(s, hidden)
-	if err != nil || fd < 0 {
+	if err != nil {
 		return false, err
 	}
-	defer unix.Close(fd)
+	if fd >= 0 {
+		defer unix.Close(fd)
+		joined, err := r.join(s, fd, "", unix.AT_EMPTY_PATH)
+		if joined || err != nil {
+			return joined, err
+		}
+	}
+	id, _ := group(s)
+	for _, other := range r.steps {
+		if o, ok := group(other); !ok || o != id || r.lost(other) {
+			continue
+		}
+		joined := false
+		hidden, err := r.place(other.Place.Dir)
+		if err == nil {
+			err = beneath(hidden, slotOf(other, r.tops), func(dir int, base string) error {
+				joined, err = r.join(s, dir, base, 0)
+				return err
+			})
+		}
+		if joined || err != nil && !absent(err) {
+			return joined, err
+		}
+	}
+	return false, nil
+}
+
+// lost reports a step whose original is to be made anew.
+func (r *restorer) lost(s backends.Step) bool {
+	carrier := s.Place.Within
+	if carrier == "" {
+		carrier = s.Place.Name
+	}
+	_, miss := r.missing[carrier]
+	return miss
+}
+
+// join links s to a file, and lets go of it again if it is not the original to
+// the last byte.
+func (r *restorer) join(s backends.Step, fromDir int, fromName string, flags int) (joined bool, err error) {
 	err = r.in(s, func(dir int, base string) error {
-		if err := unix.Linkat(fd, "", dir, base, unix.AT_EMPTY_PATH); err != nil {
+		if err := unix.Linkat(fromDir, fromName, dir, base, flags); err != nil {
 			return nil // its last name went meanwhile, or it may have no more
 		}
 		now, err := r.entry(dir, base, nil)

@@ -95,10 +95,7 @@ func (t *tree) rewritten(s backends.Step, tops map[string]change.Path) (*backend
 	if err != nil {
 		return nil, err
 	}
-	at := s.Place.Name
-	if s.Place.Within != "" {
-		at = inside(s, tops[s.Place.Within])
-	}
+	at := slotOf(s, tops)
 	old := s.Change.Old
 	was := &node{fmt: unix.S_IFREG, size: old.Size, held: old.Size}
 	if old.Sparse {
