@@ -52,7 +52,7 @@ func Main() {
 }
 
 // silence is how long a directory that gave no answer is not asked again.
-const silence = 30 * time.Second
+var silence = 30 * time.Second
 
 // asked holds when directories gave no answer.
 var asked = struct {
@@ -75,13 +75,22 @@ func Check(dir string) error {
 	return err
 }
 
+// Remember notes that somebody else had no answer.
+func Remember(dir string) {
+	asked.Lock()
+	defer asked.Unlock()
+	asked.silent[dir] = time.Now()
+}
+
 func check(dir string) error {
 	if !ready.Load() {
 		return errors.New("cannot be asked by this program")
 	}
 	c := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{Argv0, dir}, Dir: "/", Env: []string{},
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		// In a mount namespace of its own: what is mounted later where the caller is
+		// must not stay mounted with a process that hangs.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS},
 	}
 	r, w, err := os.Pipe()
 	if err != nil {

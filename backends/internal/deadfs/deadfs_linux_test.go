@@ -46,4 +46,18 @@ func TestCheck(t *testing.T) {
 	if err := Check(dir); !errors.Is(err, ErrSilent) || time.Since(started) > patience/2 {
 		t.Errorf("asked again: %v after %v", err, time.Since(started))
 	}
+	Remember("/proc") // as if somebody else had asked
+	if err := Check("/proc"); !errors.Is(err, ErrSilent) {
+		t.Errorf("one that gave somebody else no answer: %v", err)
+	}
+	was := silence
+	defer func() { silence = was }()
+	silence = 0
+	dev.Close()
+	if err := Check(dir); err == nil || errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), "not connected") {
+		t.Errorf("after its server ended: %v", err)
+	}
+	if err := Check("/proc"); err != nil {
+		t.Errorf("one that answers again: %v", err)
+	}
 }

@@ -43,8 +43,8 @@ type Request struct {
 	Throwaway bool
 	// Run is a detached /run of an earlier build to go on with, or -1.
 	Run int
-	// Silent lists mounts, by device and place, that did not answer an earlier build and are not
-	// asked again.
+	// Silent lists mounts, by device and place, that did not answer an earlier
+	// build: they are asked for less long, and not every time.
 	Silent []string
 }
 

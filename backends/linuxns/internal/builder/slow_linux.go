@@ -38,8 +38,8 @@ func (b *build) slow(pieces []piece, plan mountplan.Plan) error {
 		p := &pieces[i]
 		switch {
 		case p.Treatment != mountplan.Layer || !p.Slow:
-		case slices.Contains(b.Silent, p.name()):
-			b.silent(p)
+		case slices.Contains(b.Silent, p.name()) && deadfs.Check(p.Point) != nil:
+			b.silent(p) // asked again now and then, and not for as long
 		default:
 			a, err := b.begin(p, i, end, inside(plan, i))
 			if err != nil {
@@ -123,6 +123,7 @@ func (b *build) collect(p *piece, i int, a *apart) error {
 	_, fds, err := a.conn.Recv(&r)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		b.silent(p)
+		deadfs.Remember(p.Point)
 		deadfs.Abandon(a.cmd)
 		return nil
 	}
