@@ -39,14 +39,19 @@ func TestStateDirectoryUnderEveryName(t *testing.T) {
 			m.mount(m.path("disk/sub/var"), "", unix.MS_BIND, "", "parent")
 			m.mount(m.path("disk/sub/var/state"), "", unix.MS_BIND, "", "itself")
 			m.mkdir("outer")
+			m.mkdir("e")
+			m.mount("o", "overlay", 0, "lowerdir="+m.path("e")+":"+m.path("disk/sub"), "overlaid")
 			m.mount(m.path("disk/sub"), "", unix.MS_BIND|unix.MS_REC, "", "outer/deep")
-			names := []string{"disk/sub/var/state", "again/sub/var/state", "parent/state", "itself", "outer/deep/var/state"}
+			names := []string{"disk/sub/var/state", "again/sub/var/state", "parent/state", "itself", "outer/deep/var/state", "overlaid/var/state"}
 			if k == loopfs.Btrfs {
 				names = append(names, "subvolume/var/state")
 			}
+			weak := plainEnv(t, m.path("disk/sub/var/state"), func(s *backends.Spec) { s.Mode = "caps" })
+			weak.create()
 			e := plainEnv(t, m.path("disk/sub/var/state"))
 			e.create()
 			for _, n := range names {
+				m.says(weak, n, "ls -A "+n+"; cd "+n+" && ls environments 2>/dev/null; mkdir x 2>/dev/null || echo refused", "refused\n")
 				m.says(e, n, "ls -A "+n+"; cd "+n+" && ls environments 2>/dev/null; mkdir x 2>/dev/null || echo refused", "refused\n")
 			}
 			m.says(e, "beside it", "cat disk/sub/var/f again/sub/var/f parent/f outer/deep/var/f", "host\nhost\nhost\nhost\n")

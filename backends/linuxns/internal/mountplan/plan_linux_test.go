@@ -385,3 +385,30 @@ func TestMarksAndOptions(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 }
+
+func TestLayersOfAnOverlay(t *testing.T) {
+	for options, want := range map[string][]string{
+		`rw,lowerdir=/a:/b,upperdir=/u/x,workdir=/w`:          {"/a", "/b", "/u/x"},
+		`rw,lowerdir+=/a\040b,lowerdir+=/c\054d,xino=off`:     {"/a b", "/c,d"},
+		`ro,lowerdir=/with\134:colon:relative:/back\134\134s`: {"/with:colon", `/back\s`},
+		`rw,size=1m`: nil,
+	} {
+		if d := cmp.Diff(want, layersOf(options)); d != "" {
+			t.Errorf("%s (-want +got)\n%s", options, d)
+		}
+	}
+}
+
+func TestStateThroughAnOverlay(t *testing.T) {
+	ms := table(t, "1 0 8:1 / / ext4\n2 1 0:40 / /merged overlay\n3 1 0:40 /var /bound overlay")
+	for i := range ms[1:] {
+		ms[i+1].Layers = []string{"/nothing", "/"}
+	}
+	p, err := Make(ms, "/var/state", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"/bound/state", "/merged/var/state", "/var/state"}, p.State); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}

@@ -85,7 +85,9 @@ func home(es []Entry, p string) Entry {
 	return h
 }
 
-// seenAt returns every path of the view that leads to the host's path p.
+// seenAt returns every path of the view that leads to a path of the host: by its
+// own name, through other mounts of its filesystem, and through overlays over a
+// directory above it.
 func (p Plan) seenAt(target string) []string {
 	target = path.Clean(target)
 	out := []string{target}
@@ -97,6 +99,13 @@ func (p Plan) seenAt(target string) []string {
 	for _, e := range p.Entries {
 		if e.Dev == h.Dev && under(within, e.Root) {
 			out = append(out, join(e.Point, below(within, e.Root)))
+		}
+	}
+	for _, e := range p.Entries {
+		for _, l := range e.Layers {
+			if in := join("/", below(target, l)); under(target, l) && under(in, e.Root) {
+				out = append(out, join(e.Point, below(in, e.Root)))
+			}
 		}
 	}
 	slices.Sort(out)

@@ -19,6 +19,9 @@ type Mount struct {
 	FS         string
 	// Subvolume is the btrfs subvolume that Root is in.
 	Subvolume string
+	// Layers are the directories that an overlay shows, as they were named when it
+	// was mounted.
+	Layers []string
 	// ReadOnly: the mount or the whole filesystem.
 	ReadOnly     bool
 	NoSuid       bool
@@ -79,7 +82,32 @@ func parse(i *mountinfo.Info) Mount {
 		// The last option; a comma in the name is not escaped.
 		m.Subvolume = strings.TrimSuffix(rest, ",")
 	}
+	if m.FS == "overlay" {
+		m.Layers = layersOf(i.VFSOptions)
+	}
 	return m
+}
+
+// layersOf reads the lower and upper directories from an overlay's options. A
+// colon or backslash in a name is escaped by a backslash, and the table escapes
+// that once more, with commas and blanks, by octal numbers.
+func layersOf(options string) []string {
+	octal := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\054`, ",", `\134`, `\`)
+	var out []string
+	for o := range strings.SplitSeq(options, ",") {
+		key, value, _ := strings.Cut(o, "=")
+		if key != "upperdir" && !strings.HasPrefix(key, "lowerdir") && !strings.HasPrefix(key, "datadir") {
+			continue
+		}
+		value = strings.ReplaceAll(octal.Replace(value), `\:`, "\x00")
+		for dir := range strings.SplitSeq(value, ":") {
+			dir = strings.ReplaceAll(strings.ReplaceAll(dir, "\x00", ":"), `\\`, `\`)
+			if strings.HasPrefix(dir, "/") {
+				out = append(out, path.Clean(dir))
+			}
+		}
+	}
+	return out
 }
 
 // markBeyond marks what is mounted on top of the directory that is the caller's
