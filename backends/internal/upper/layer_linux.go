@@ -67,6 +67,19 @@ func openLayers(dir string) (_ []*layer, err error) {
 }
 
 func openLayer(dir string, table mountTable) (*layer, error) {
+	l, err := openUpper(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.openLower(table); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// openUpper opens a layer without its lower.
+func openUpper(dir string) (*layer, error) {
 	b, err := regular.Read(filepath.Join(dir, "source.json"))
 	if err != nil {
 		return nil, err
@@ -81,10 +94,6 @@ func openLayer(dir string, table mountTable) (*layer, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOATIME
 	if l.upper, err = unix.Open(filepath.Join(dir, "upper"), flags, 0); err != nil {
 		return nil, fmt.Errorf("open upper: %w", err)
-	}
-	if err := l.openLower(table); err != nil {
-		l.close()
-		return nil, err
 	}
 	return l, nil
 }
@@ -167,28 +176,4 @@ func (l *layer) open(rel string, flags uint64) (int, error) {
 		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
-}
-
-// Open opens the wanted content of a regular file for reading.
-func Open(dir string, p change.Path) (*os.File, error) {
-	ls, err := openLayers(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer closeLayers(ls)
-	l, rel, err := locate(ls, p)
-	if err != nil {
-		return nil, fmt.Errorf("open wanted content: %w", err)
-	}
-	// O_NONBLOCK: a FIFO in the file's place must not block us.
-	fd, err := l.open(rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOATIME)
-	if err != nil {
-		return nil, fmt.Errorf("open wanted content of %s: %w", p, err)
-	}
-	f := os.NewFile(uintptr(fd), string(p))
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		f.Close()
-		return nil, errors.Join(fmt.Errorf("open wanted content of %s: not a regular file", p), err)
-	}
-	return f, nil
 }
