@@ -66,7 +66,7 @@ type Entry struct {
 	// user.* and trusted.*. Security labels and overlayfs's bookkeeping are never
 	// among them: a label comes from the place, not from the view. acl(5),
 	// capabilities(7), xattr(7).
-	Xattrs map[string][]byte `json:"xattrs,omitempty"`
+	Xattrs Xattrs `json:"xattrs,omitempty"`
 	// Link makes the entry another name of one regular file: the path, first in
 	// byte order, of the wanted hard-link group that it belongs to. The first
 	// name itself has none, and every name of a group is a change of its plan
