@@ -23,7 +23,7 @@ type Kind struct {
 // The kinds, as hosts have them. Ext4 is as distributions make it: an error in
 // the data is the writer's business, an error in the journal ends all writing.
 var (
-	Ext4  = Kind{"ext4", 64 << 20, []string{"mkfs.ext4", "-q", "-F", "-i", "8192", "-E", "lazy_itable_init=0,lazy_journal_init=0"}, "errors=remount-ro"}
+	Ext4  = Kind{"ext4", 64 << 20, []string{"mkfs.ext4", "-q", "-F", "-N", "1536", "-E", "lazy_itable_init=0,lazy_journal_init=0"}, "errors=remount-ro"}
 	XFS   = Kind{"xfs", 300 << 20, []string{"mkfs.xfs", "-q", "-f"}, "nodiscard"}
 	Btrfs = Kind{"btrfs", 256 << 20, []string{"mkfs.btrfs", "-q", "-f"}, "nodiscard"}
 )
