@@ -29,26 +29,29 @@ func (t *tree) handle(p change.Path) ([]byte, error) {
 }
 
 // survivor opens the original of a step if the inode still exists under another
-// name than the one that is missing; -1 if it does not, or if nobody can tell.
-func (t *tree) survivor(s backends.Step, hidden int) (int, error) {
+// name than the one that is missing, else -1. It knows for certain only where
+// the filesystem has handles and we may use them.
+func (t *tree) survivor(s backends.Step, mount int) (fd int, certain bool, err error) {
 	b := s.Place.Handle
 	if len(b) < 4 || s.Change.Old == nil {
-		return -1, nil
+		return -1, false, nil
 	}
 	h := unix.NewFileHandle(int32(binary.LittleEndian.Uint32(b)), b[4:])
-	fd, err := unix.OpenByHandleAt(hidden, h, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+	fd, err = unix.OpenByHandleAt(mount, h, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	switch {
-	case errors.Is(err, unix.ESTALE), errors.Is(err, unix.ENOENT), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP):
-		return -1, nil
+	case errors.Is(err, unix.ESTALE), errors.Is(err, unix.ENOENT):
+		return -1, true, nil
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP):
+		return -1, false, nil
 	case err != nil:
-		return -1, fmt.Errorf("open_by_handle_at: %w", err)
+		return -1, false, fmt.Errorf("open_by_handle_at: %w", err)
 	}
 	n, err := stat(fd, "")
 	if err != nil || n.nlink == 0 || n.ino != s.Change.Old.ID.Ino {
 		unix.Close(fd)
-		return -1, err
+		return -1, true, err
 	}
-	return fd, nil
+	return fd, true, nil
 }
 
 // apart names what came back as a copy although the inode that it was lives on
@@ -83,8 +86,8 @@ func (u *undoer) apartOne(s backends.Step) error {
 		return err
 	}
 	defer unix.Close(fd)
-	other, err := u.survivor(s, fd)
-	if err != nil || other < 0 && len(s.Place.Handle) > 0 {
+	other, certain, err := u.survivor(s, fd)
+	if err != nil || other < 0 && certain {
 		return err // no other name is left
 	}
 	if other >= 0 {

@@ -1,7 +1,6 @@
 package hostfiles
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -51,23 +50,6 @@ func (g garb) between(a, b *change.Entry) bool {
 		}
 	}
 	return true
-}
-
-func attrNames(ms ...map[string][]byte) map[string]bool {
-	all := map[string]bool{}
-	for _, m := range ms {
-		for k := range m {
-			all[k] = true
-		}
-	}
-	return all
-}
-
-// sameAttr reports that two sets agree about one attribute, its absence included.
-func sameAttr(a, b map[string][]byte, name string) bool {
-	v, ok := a[name]
-	w, also := b[name]
-	return ok == also && bytes.Equal(v, w)
 }
 
 // alter gives an open directory the metadata of e, one durable step for each

@@ -169,7 +169,7 @@ func (f *preflight) target(c *change.Change) error {
 		return err
 	}
 	if !now.Same(c.Old) {
-		f.block("conflict", c.Path, fmt.Sprintf("the host has %s, the plan was made from %s", describe(now), describe(c.Old)), "")
+		f.block("conflict", c.Path, fmt.Sprintf("the host has %s, the plan was made from %s", unlike(now, c.Old), describe(c.Old)), "")
 		return nil
 	}
 	f.owner(c)

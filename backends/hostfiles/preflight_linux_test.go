@@ -32,6 +32,7 @@ func TestPreflightNamesWhatIsInTheWay(t *testing.T) {
 		upset   func(*fixture) // after the change was derived
 		blocker string
 		subject string
+		says    string // part of the reason
 	}{
 		"the file was edited": {
 			want: [2]string{"/etc/a", "file:new"}, upset: func(f *fixture) { f.put("etc/a", "file:edited") },
@@ -44,6 +45,14 @@ func TestPreflightNamesWhatIsInTheWay(t *testing.T) {
 		"only its mode was changed": {
 			want: [2]string{"/etc/a", "file:new"}, upset: func(f *fixture) { f.ok(os.Chmod(f.path("etc/a"), 0o600)) },
 			blocker: "conflict", subject: "/etc/a",
+		},
+		"only an attribute was set": {
+			want: [2]string{"/etc/a", "file:new"}, upset: func(f *fixture) { f.ok(unix.Setxattr(f.path("etc/a"), "user.k", nil, 0)) },
+			blocker: "conflict", subject: "/etc/a", says: "with another user.k",
+		},
+		"the directory of a fifo is append-only": {
+			want: [2]string{"/etc/d/p", "none"}, arrange: func(f *fixture) { f.put("etc/d/p", "fifo") }, upset: func(f *fixture) { chattr(f, "a", "etc/d") },
+			blocker: "immutable", subject: "/etc/d",
 		},
 		"a new file's name is taken": {
 			want: [2]string{"/etc/b", "file:new"}, upset: func(f *fixture) { f.put("etc/b", "file:theirs") },
@@ -128,7 +137,7 @@ func TestPreflightNamesWhatIsInTheWay(t *testing.T) {
 			}
 			got, err := f.host.Preflight(context.Background(), cs)
 			f.ok(err)
-			if len(got) != 1 || got[0].What != c.blocker || got[0].Subject != c.subject || got[0].Reason == "" {
+			if len(got) != 1 || got[0].What != c.blocker || got[0].Subject != c.subject || got[0].Reason == "" || !strings.Contains(got[0].Reason, c.says) {
 				t.Errorf("blockers %+v, want one %q of %s", got, c.blocker, c.subject)
 			}
 		})

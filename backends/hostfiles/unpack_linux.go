@@ -177,7 +177,7 @@ func (r *restorer) rejoin(s backends.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	fd, err := r.survivor(s, hidden)
+	fd, _, err := r.survivor(s, hidden)
 	if err != nil {
 		return false, err
 	}

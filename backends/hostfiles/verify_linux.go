@@ -67,7 +67,7 @@ func (t *tree) differs(s backends.Step, now *change.Entry) string {
 	}
 	switch want := s.Change.New; {
 	case !now.Same(want):
-		return describe(now)
+		return unlike(now, want)
 	case want != nil && (id == nil || now.ID.Ino != id.Ino):
 		return "an equal object that is not the one put there"
 	}

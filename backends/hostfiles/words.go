@@ -1,7 +1,9 @@
 package hostfiles
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/netsandbox/netsandbox/backends"
@@ -19,6 +21,41 @@ func describe(e *change.Entry) string {
 		return fmt.Sprintf("file of %d bytes, mode %04o, owner %d:%d, sha256 %.12s", e.Size, e.Mode, e.UID, e.GID, e.SHA256)
 	}
 	return fmt.Sprintf("%s, mode %04o, owner %d:%d", e.Type, e.Mode, e.UID, e.GID)
+}
+
+// unlike says what is there instead of what was expected. Entries may be told
+// apart by extended attributes only, which describe leaves out.
+func unlike(found, expected *change.Entry) string {
+	text := describe(found)
+	if text != describe(expected) || found == nil {
+		return text
+	}
+	var names []string
+	for k := range attrNames(found.Xattrs, expected.Xattrs) {
+		if !sameAttr(found.Xattrs, expected.Xattrs, k) {
+			names = append(names, change.Escape(k))
+		}
+	}
+	slices.Sort(names)
+	return text + ", with another " + strings.Join(names, " ")
+}
+
+// attrNames returns the names of all attributes in some sets.
+func attrNames(ms ...map[string][]byte) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range ms {
+		for k := range m {
+			all[k] = true
+		}
+	}
+	return all
+}
+
+// sameAttr reports that two sets agree about one attribute, its absence included.
+func sameAttr(a, b map[string][]byte, name string) bool {
+	v, ok := a[name]
+	w, also := b[name]
+	return ok == also && bytes.Equal(v, w)
 }
 
 // backup is where the original of a swapped step is.
