@@ -48,6 +48,10 @@ func TestMountThatVanishes(t *testing.T) {
 	e := newEnv(t)
 	m.says(e, "written", "echo x > disk/f", "")
 	m.certain(e, "disk/f")
+	m.loop(loopfs.XFS, "disk", loopfs.Options{}) // another one on top
+	m.blocked(e, "mount-changed", "disk")
+	m.unmount("disk")
+	m.certain(e, "disk/f")
 	m.unmount("disk")
 	m.blocked(e, "mount-changed", "disk")
 	m.says(e, "the next view has no such mount", "ls disk; echo z > disk/below; ls disk", "below\n")

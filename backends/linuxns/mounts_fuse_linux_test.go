@@ -9,6 +9,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/netsandbox/netsandbox/backends"
 )
 
 // server is a FUSE filesystem with a file, a directory and a mount point in it.
@@ -135,6 +137,9 @@ func TestFUSE(t *testing.T) {
 	}
 	m.says(e, "written below it", "echo x > all/dir/f; cat all/dir/f", "x\n")
 	m.certain(e, "all/dir/f")
+	if o := e.canary(backends.InCandidate, shell("cat "+m.path("all/f")+" "+m.path("all/dir/f"))); o.Output != `host\x0ax\x0a` {
+		t.Errorf("candidate: %+v", o)
+	}
 	if got := read(t, m.path("all/dir/f")); got != "inner\n" {
 		t.Errorf("written through: %q", got)
 	}

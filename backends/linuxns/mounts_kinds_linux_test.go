@@ -62,6 +62,7 @@ func (m mounted) certain(e *env, paths ...string) backends.Difference {
 }
 
 func TestLowersOnEveryFilesystem(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Tool("setfattr"), nstest.Tool("getfattr"))
 	for _, k := range []loopfs.Kind{loopfs.Ext4, loopfs.XFS, loopfs.Btrfs, "tmpfs"} {
 		t.Run(string(k), func(t *testing.T) {
 			m := newMounted(t)
@@ -135,6 +136,7 @@ func TestSubvolumes(t *testing.T) {
 // source returns what is mounted at a path.
 func source(t *testing.T, at string) string {
 	t.Helper()
+	nstest.Require(t, nstest.Tool("findmnt"))
 	dev, _, _ := strings.Cut(strings.TrimSpace(run(t, "findmnt", "-nro", "SOURCE", "--mountpoint", at)), "[")
 	return dev
 }
@@ -174,6 +176,7 @@ func TestWhatTakesNoLayer(t *testing.T) {
 
 func remount(t *testing.T, options, at string) {
 	t.Helper()
+	nstest.Require(t, nstest.Tool("mount"))
 	run(t, "mount", "-o", "remount,"+options, at)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/nstest"
 	"github.com/netsandbox/netsandbox/backends/nstest/loopfs"
 )
 
@@ -93,6 +94,7 @@ func TestMountsWhoseSourceIsGone(t *testing.T) {
 // A mount point that is removed elsewhere takes the mount along.
 func TestMountPointRemoved(t *testing.T) {
 	m := newMounted(t)
+	nstest.Require(t, nstest.Tool("unshare"))
 	m.mount("x", "tmpfs", 0, "", "point")
 	write(t, m.path("point/f"), "host\n")
 	e := newEnv(t)

@@ -45,6 +45,16 @@ func TestServerThatNeverAnswers(t *testing.T) {
 	})
 	within(t, 3*time.Second, "the next exec", func() { e.must("true") })
 	within(t, 3*time.Second, "changes", func() { m.certain(e, "alive/f") })
+	within(t, 5*time.Second, "a canary", func() {
+		if o := e.canary(backends.InCandidate, shell("cat "+m.path("alive/f"))); o.Output != `x\x0a` {
+			t.Errorf("candidate: %+v", o)
+		}
+	})
+	within(t, 20*time.Second, "a canary on the host", func() {
+		if o := e.canary(backends.InJail, shell("ls "+m.path("dead"))); o.OK() {
+			t.Errorf("jail: %+v", o)
+		}
+	})
 	within(t, 20*time.Second, "doctor", func() {
 		found := false
 		for _, f := range probe(t, e.spec.StateRoot) {

@@ -86,6 +86,7 @@ func TestSearchesSucceed(t *testing.T) {
 }
 
 func TestStateDirectoryOnEveryFilesystem(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Tool("setfattr"), nstest.Tool("getfattr"))
 	for _, k := range []loopfs.Kind{loopfs.Ext4, loopfs.XFS, loopfs.Btrfs, "tmpfs"} {
 		t.Run(string(k), func(t *testing.T) {
 			m := newMounted(t)
