@@ -54,6 +54,12 @@ type Bounded interface {
 	Within(base string) Host
 }
 
+// Labeller is a [Host] that knows whether its files carry security labels, which
+// a plan has to say something about.
+type Labeller interface {
+	Labelled() bool
+}
+
 // Step is one change with the bookkeeping of its adapter. It is stored as JSON
 // in the transaction file.
 type Step struct {

@@ -130,6 +130,9 @@ func (w *Workflow) compose(ctx context.Context, p place, l layer, f guards.Facts
 	}
 	change.Sort(doc.Changes)
 	doc.Notes = plan.Notes(doc.Changes)
+	if h, ok := w.bounded(p).(backends.Labeller); ok && h.Labelled() {
+		doc.Notes = append(doc.Notes, plan.LabelNote(doc.Changes))
+	}
 	if doc.Policy.BootRecovery == bootUnit {
 		doc.Notes = append(doc.Notes, "apply installs "+bootunit.Path+" where it is missing")
 	}
