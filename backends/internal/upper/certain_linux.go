@@ -58,7 +58,7 @@ func (p *pair) sameDir() bool {
 		return true // made in the view: what the host has since has been judged by itself
 	}
 	id := p.known.Old.ID
-	return p.known.Certain && id != nil && id.Ino == p.lo.st.Ino && (p.lo.st.Dev_major == 0 || id.Dev == p.lo.identity().Dev)
+	return id != nil && id.Ino == p.lo.st.Ino && (p.lo.st.Dev_major == 0 || id.Dev == p.lo.identity().Dev)
 }
 
 // doubt says why the host's present object may not be the one that the view

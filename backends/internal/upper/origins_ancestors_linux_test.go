@@ -67,6 +67,20 @@ func TestSwappedAwayAndBackAroundARebuild(t *testing.T) {
 	l.want("added p/d/first\nmodified p/d/r\nblocked origin-uncertain p/d/r\n")
 }
 
+// The same one level up: nothing in the directory itself has changed, and what
+// the view replaced there the host does not have.
+func TestSwappedAwayAndBackAboveARebuild(t *testing.T) {
+	l := newLab(t, "mkdir -p p/d q/d; echo q > q/d/r; echo q > q/d/x; echo p > p/d/x")
+	l.inView("echo v > p/d/first")
+	l.record()
+	l.unmount()
+	l.onHost("mv p o; mv q p")
+	l.mount()
+	l.inView("cd p/d; cat r > t; echo v >> t; mv t r; rm x")
+	l.onHost("mv p q; mv o p")
+	l.want("added p/d/first\nadded p/d/r\ndeleted p/d/x\nblocked origin-uncertain p/d/r\nblocked origin-uncertain p/d/x\n")
+}
+
 // What the host adds to a directory while a view lives is no reason to doubt
 // what the view replaced in it, as long as the directory itself cannot have moved.
 func TestBusyDirectoryKeepsItsFilesCertain(t *testing.T) {
@@ -101,7 +115,10 @@ func TestAncestorSwapWithoutHandles(t *testing.T) {
 	l.record()
 	l.onHost("touch d/more")
 	l.want("modified d/f\n")
+	l.unmount()
+	l.mount()
 	l.inView("echo v >> d/g")
+	l.onHost("touch d/another") // and the directory is in doubt when it is recorded
 	l.record()
 	l.want("modified d/f\nmodified d/g\n")
 	l.onHost("mv d o; mv e d")
