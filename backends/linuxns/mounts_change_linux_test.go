@@ -132,3 +132,24 @@ func TestMountThatAppears(t *testing.T) {
 		t.Error("the view was built again")
 	}
 }
+
+// A filesystem that turns read-only, as after an error of its disk, keeps what a
+// view has changed on it in sight.
+func TestMountThatTurnsReadOnly(t *testing.T) {
+	for _, how := range []string{"ro", "bind,ro"} {
+		t.Run(how, func(t *testing.T) {
+			m := newMounted(t)
+			m.loop(loopfs.Ext4, "disk", loopfs.Options{})
+			write(t, m.path("disk/f"), "host\n")
+			write(t, m.path("disk/gone"), "host\n")
+			e := newEnv(t)
+			m.says(e, "written", "echo x > disk/f; rm disk/gone", "")
+			remount(t, how, m.path("disk"))
+			m.says(e, "still there", "ls disk; cat disk/f; echo y 2>/dev/null > disk/f || echo refused", "f\nlost+found\nx\nrefused\n")
+			m.certain(e, "disk/f", "disk/gone")
+			remount(t, map[string]string{"ro": "rw", "bind,ro": "bind,rw"}[how], m.path("disk"))
+			m.says(e, "writable again", "echo y > disk/f; cat disk/f", "y\n")
+			m.certain(e, "disk/f", "disk/gone")
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mountplan"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
 )
@@ -226,7 +227,7 @@ func (b *build) stage(p *piece, i int) (int, error) {
 	if l.unmapped != nil {
 		return -1, l.unmapped
 	}
-	if p.ReadOnly { // nothing can be written, so there is nothing to keep
+	if p.ReadOnly && !b.holds(p.Key) {
 		return b.lowerOnly(n, "l"+n)
 	}
 	if err := b.upper(p, n, l); err != nil {
@@ -248,6 +249,16 @@ func (b *build) stage(p *piece, i int) (int, error) {
 		return -1, err
 	}
 	return t, nil
+}
+
+// holds reports whether a layer has content, which is then shown, although
+// nothing can be added to it: it was made when the host could still be written.
+func (b *build) holds(key string) bool {
+	if b.Throwaway {
+		return false
+	}
+	bare, err := empty(b.Dir.Path(envdir.Layers, key, "upper"))
+	return err == nil && !bare
 }
 
 // overlay names every option: distributions compile in other defaults, and
