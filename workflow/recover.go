@@ -25,7 +25,7 @@ func (w *Workflow) Recover(ctx context.Context) (report.Recovered, error) {
 	if w.Host == nil {
 		return doc, nil
 	}
-	rows, err := w.unfinished(ctx)
+	rows, err := w.openTxns(ctx)
 	if err != nil {
 		return doc, err
 	}
@@ -48,8 +48,8 @@ func incomplete(doc report.Recovered) error {
 	return nil
 }
 
-// unfinished lists the transactions whose row is not final, oldest first.
-func (w *Workflow) unfinished(ctx context.Context) ([]journal.Txn, error) {
+// openTxns lists the transactions whose row is not final, oldest first.
+func (w *Workflow) openTxns(ctx context.Context) ([]journal.Txn, error) {
 	var rows []journal.Txn
 	return rows, w.store.View(ctx, func(tx *journal.Tx) error {
 		all, err := tx.Txns(journal.TxnFilter{Status: []string{
@@ -72,21 +72,20 @@ func (w *Workflow) recover(ctx context.Context, row journal.Txn, doc *report.Rec
 	} else if missing {
 		return w.neverBegun(ctx, row)
 	}
-	err = w.store.Update(ctx, func(tx *journal.Tx) error {
+	// The host does not wait for the journal, whose disk may be what is broken.
+	told := w.store.Update(ctx, func(tx *journal.Tx) error {
 		return w.event(tx, row.Env, row.ID, EventRecoverStarted, map[string]any{"status": row.Status})
 	})
-	if err != nil {
-		return err
-	}
 	res, err := txn.Recover(context.WithoutCancel(ctx), row.Path, w.Host, now.BootID)
 	if errors.Is(err, txn.ErrBusy) {
-		return nil
+		return told
 	}
 	if unreadable(err) {
-		return w.writeOff(ctx, row, err, doc)
+		return errors.Join(told, w.writeOff(ctx, row, err, doc))
 	}
-	if err != nil {
-		return fmt.Errorf("recover %s: %w", row.ID, err)
+	if err != nil || told != nil {
+		unfinished(doc, row.ID, errors.Join(err, told))
+		return nil
 	}
 	if _, err := os.Lstat(row.Path); errors.Is(err, os.ErrNotExist) {
 		return w.neverBegun(ctx, row)
@@ -102,6 +101,12 @@ func (w *Workflow) recover(ctx context.Context, row journal.Txn, doc *report.Rec
 	}
 	doc.Done, doc.Left = append(doc.Done, r), append(doc.Left, res.Leftovers...)
 	return w.resettle(ctx, row)
+}
+
+// unfinished adds a transaction whose recovery has to be tried again.
+func unfinished(doc *report.Recovered, id string, why error) {
+	doc.Done = append(doc.Done, report.Recovery{Txn: id, Outcome: string(txn.Incomplete), Reason: why.Error()})
+	doc.Left = append(doc.Left, backends.Leftover{Subject: id, Found: why.Error(), Wanted: "the host as before", Fix: "netsandbox recover"})
 }
 
 // begun looks for the file of a transaction. The row is the intent and comes

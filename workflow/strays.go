@@ -79,3 +79,36 @@ func (w *Workflow) unknownTxns(ctx context.Context) ([]string, error) {
 	}
 	return dirs, err
 }
+
+// withoutJournal takes back what is on the host undecided when the journal cannot
+// be opened, because its disk is read-only or broken or because it is damaged:
+// the transactions' files say all that is needed. Where the journal is another
+// program's or another version's, so may everything else here be.
+func withoutJournal(ctx context.Context, o Options, why error) error {
+	for _, not := range []error{journal.ErrBusy, journal.ErrForeign, journal.ErrNewer, journal.ErrOlder} {
+		if errors.Is(why, not) {
+			return nil
+		}
+	}
+	dirs, err := txn.List(filepath.Join(o.Dir, txnsDir))
+	if err != nil || o.Host == nil || len(dirs) == 0 {
+		return err
+	}
+	now, err := o.Clock()
+	if err != nil {
+		return err
+	}
+	var doc report.Recovered
+	for _, dir := range dirs {
+		res, err := txn.Recover(context.WithoutCancel(ctx), dir, o.Host, now.BootID)
+		switch {
+		case errors.Is(err, txn.ErrBusy):
+		case err != nil:
+			unfinished(&doc, filepath.Base(dir), err)
+		case len(res.Leftovers) > 0:
+			doc.Done = append(doc.Done, report.Recovery{Txn: res.ID, Outcome: string(res.Status)})
+			doc.Left = append(doc.Left, res.Leftovers...)
+		}
+	}
+	return incomplete(doc)
+}

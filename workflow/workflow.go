@@ -52,7 +52,7 @@ func Open(ctx context.Context, o Options) (*Workflow, error) {
 	}
 	w, err := open(ctx, o, journal.Open)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(withoutJournal(ctx, o.filled(), err), err)
 	}
 	if w.recovered, err = w.Recover(ctx); err != nil {
 		return nil, errors.Join(err, w.Close())
