@@ -85,11 +85,6 @@ var diskFaults = []diskFault{
 // well again.
 func TestDiskFaultInEveryPhase(t *testing.T) {
 	w := newFaultWorld(t, faultfs.Ext4)
-	w.fresh()
-	w.must("apply", w.name, "--yes")
-	w.after = w.tree()
-	w.must("rollback", w.settled().ID, "--yes")
-	w.must("discard", w.name, "--yes")
 	combinations, all := 0, os.Getenv("FAULTS_ALL") != ""
 	for i, f := range diskFaults {
 		for n, p := range slices.Concat(applyPhases, rollbackPhases) {
@@ -118,7 +113,7 @@ func (w *faultWorld) strike(f diskFault, side *faultfs.FS, p phase, rollback boo
 		args = []string{"rollback", w.settled().ID, "--yes"}
 	}
 	mend := nothing
-	e := w.struck(p, func() { mend = f.strike(w.t, side) }, args...)
+	e := w.struck(p, func() bool { mend = f.strike(w.t, side); return true }, args...)
 	w.unwatched()
 	wrong := w.during(e, side, rollback)
 	w.reboot()

@@ -48,6 +48,11 @@ func newFaultWorld(t *testing.T, kind faultfs.Kind) *faultWorld {
 		t.Fatalf("set up base: %v: %s", err, out)
 	}
 	w.before = w.tree()
+	w.fresh()
+	w.must("apply", w.name, "--yes")
+	w.after = w.tree()
+	w.must("rollback", w.settled().ID, "--yes")
+	w.must("discard", w.name, "--yes")
 	return w
 }
 
@@ -100,8 +105,8 @@ type ended struct {
 const limit = 60 * time.Second
 
 // struck runs a verb and calls strike when it stands in the phase for the first
-// time, right before one of its durable steps.
-func (w *faultWorld) struck(p phase, strike func(), args ...string) ended {
+// time, right before one of its durable steps. If strike says no, it dies there.
+func (w *faultWorld) struck(p phase, strike func() (goOn bool), args ...string) ended {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -113,13 +118,12 @@ func (w *faultWorld) struck(p phase, strike func(), args ...string) ended {
 	}
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
-	hit := false
+	hit, dead := false, false
 	err = killpoint.Run(cmd, func(_ int, _ killpoint.Step, when killpoint.When) bool {
 		if when == killpoint.Before && !hit && p.is(w) {
-			hit = true
-			strike()
+			hit, dead = true, !strike()
 		}
-		return true
+		return !dead
 	})
 	text, rerr := os.ReadFile(out.Name())
 	var exit *killpoint.ExitError
@@ -130,7 +134,7 @@ func (w *faultWorld) struck(p phase, strike func(), args ...string) ended {
 		w.t.Fatalf("%s was never in phase %s: %v: %s", args[0], p.name, err, text)
 	case err != nil && !errors.As(err, &exit):
 		w.t.Fatal(err)
-	case exit != nil && exit.Signal != 0:
+	case exit != nil && exit.Signal != 0 && !dead:
 		w.t.Fatalf("%s struck in phase %s did not end: %v: %s", args[0], p.name, exit, text)
 	}
 	e := ended{text: string(text)}
