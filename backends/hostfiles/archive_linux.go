@@ -8,12 +8,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -190,21 +194,42 @@ func (a *archiver) addFile(hdr *tar.Header, dir int, base string, old *change.En
 	if err != nil {
 		return os.NewSyscallError("openat2", err)
 	}
-	src := os.NewFile(uintptr(fd), base)
-	defer src.Close()
+	defer unix.Close(fd)
 	hdr.Typeflag, hdr.Size = tar.TypeReg, old.Size
 	if old.Sparse {
-		return a.addSparse(hdr, src, old)
+		return a.addSparse(hdr, fd, old)
 	}
 	if err := a.w.WriteHeader(hdr); err != nil {
 		return err
 	}
 	h := sha256.New()
-	n, err := io.CopyBuffer(io.MultiWriter(a.w, h), struct{ io.Reader }{src}, a.buf)
+	n, err := passOn(a.w, h, fd, math.MaxInt64, a.buf)
 	if errors.Is(err, tar.ErrWriteTooLong) || err == nil && (n != old.Size || hex.EncodeToString(h.Sum(nil)) != old.SHA256) {
 		return backends.ErrHostChanged
 	}
 	return err
+}
+
+// passOn copies at most limit bytes of an open file to w and a hash. An os.File
+// would ask the poller about each of them.
+func passOn(w io.Writer, h hash.Hash, fd int, limit int64, buf []byte) (passed int64, err error) {
+	for passed < limit {
+		n, err := unix.Read(fd, buf[:min(int64(len(buf)), limit-passed)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return passed, os.NewSyscallError("read", err)
+		case n == 0:
+			return passed, nil
+		}
+		h.Write(buf[:n])
+		if _, err := w.Write(buf[:n]); err != nil {
+			return passed, err
+		}
+		passed += int64(n)
+	}
+	return passed, nil
 }
 
 // archived is a path's name in the archive.

@@ -1,6 +1,7 @@
 // Package hostfiles applies and reverts file changes on the real host: regular
-// files, directories and symlinks; added, modified, deleted, or replaced by
-// another type.
+// files, with holes or several names, directories, symlinks and fifos; added,
+// modified, deleted, or replaced by another type; with owner, mode, times, ACLs,
+// capabilities and other extended attributes.
 //
 // It is a typed adapter, [backends.Host], that a transaction drives phase by
 // phase. Everything wanted is first built in one hidden directory per mount, as
@@ -13,6 +14,15 @@
 // A directory moves with everything below it in one rename; the steps below it
 // are carried and do nothing of their own, but are verified and, where they were
 // added, undone one by one, because somebody may have put a file among them.
+//
+// The names of a wanted hard-link group are staged as one file and put in place
+// one by one. A directory that stays is changed in place, in several calls, each
+// of which leaves only values that are the old or the wanted ones. A fifo is never
+// opened. Security labels come from the place.
+//
+// A second copy of the originals is a tar file that GNU tar unpacks. What comes
+// back from it joins the inode that it was, where that lives on unchanged under
+// another name.
 //
 // In replay an object is recognised by inode number and content, never by
 // position: ours goes back, the original stays, and anything else is somebody

@@ -2,7 +2,6 @@ package hostfiles
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"maps"
@@ -159,26 +158,27 @@ func (m *model) applied(steps []backends.Step) {
 	m.asModel("host after the swap")
 }
 
-// errDead is what a process dies of in these tests: a panic that stands for it,
-// since nothing of a call is kept in memory.
 var inodes = regexp.MustCompile(manifest.Inode + `[0-9]+`)
 
-var errDead = errors.New("dead")
+// dead is what a process dies of in these tests: a panic that stands for it,
+// since nothing of a call is kept in memory.
+type dead struct{}
 
 // dying calls f, which ends at the n-th traced point, and reports that it did.
 func dying(n int, f func() error) (died bool, err error) {
 	TestOnlyStep = func(string) {
 		if n--; n < 0 {
-			panic(errDead)
+			panic(dead{})
 		}
 	}
 	defer func() {
 		TestOnlyStep = nil
-		if r := recover(); r != nil {
-			if r != errDead {
-				panic(r)
-			}
+		switch r := recover().(type) {
+		case nil:
+		case dead:
 			died = true
+		default:
+			panic(r)
 		}
 	}()
 	return false, f()

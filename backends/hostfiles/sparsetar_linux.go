@@ -6,13 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -35,8 +36,8 @@ const mostExtents = 20000
 // tarBlock is the unit of a tar file.
 const tarBlock = 512
 
-func (a *archiver) addSparse(hdr *tar.Header, src *os.File, old *change.Entry) error {
-	data, err := dataMap(int(src.Fd()), old.Size)
+func (a *archiver) addSparse(hdr *tar.Header, fd int, old *change.Entry) error {
+	data, err := dataMap(fd, old.Size)
 	if err != nil {
 		return err
 	}
@@ -51,10 +52,10 @@ func (a *archiver) addSparse(hdr *tar.Header, src *os.File, old *change.Entry) e
 	h, at := sha256.New(), int64(0)
 	for _, x := range data {
 		hashZeros(h, x.off-at)
-		if _, err := src.Seek(x.off, io.SeekStart); err != nil {
-			return err
+		if _, err := unix.Seek(fd, x.off, unix.SEEK_SET); err != nil {
+			return os.NewSyscallError("lseek", err)
 		}
-		n, err := io.CopyBuffer(io.MultiWriter(a.raw, h), struct{ io.Reader }{io.LimitReader(src, x.len)}, a.buf)
+		n, err := passOn(a.raw, h, fd, x.len, a.buf)
 		if err != nil {
 			return err
 		}
@@ -64,11 +65,11 @@ func (a *archiver) addSparse(hdr *tar.Header, src *os.File, old *change.Entry) e
 		at = x.end()
 	}
 	hashZeros(h, old.Size-at)
-	now, err := src.Stat()
+	now, err := stat(fd, "")
 	if err != nil {
 		return err
 	}
-	if now.Size() != old.Size || hex.EncodeToString(h.Sum(nil)) != old.SHA256 {
+	if now.size != old.Size || hex.EncodeToString(h.Sum(nil)) != old.SHA256 {
 		return backends.ErrHostChanged
 	}
 	_, err = a.raw.Write(make([]byte, padding(stored)))
