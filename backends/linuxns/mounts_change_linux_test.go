@@ -153,3 +153,24 @@ func TestMountThatTurnsReadOnly(t *testing.T) {
 		})
 	}
 }
+
+// Other mounts of the same filesystem come later, and one of them would be the
+// natural place of the layer. What it holds stays where it is planned for.
+func TestMountThatWidens(t *testing.T) {
+	m := newMounted(t)
+	image := loopfs.Image(t, loopfs.Ext4, 0)
+	m.mkdir("whole")
+	loopfs.Mount(t, loopfs.Ext4, image, loopfs.Options{At: m.path("whole")})
+	m.mkdir("whole/data")
+	write(t, m.path("whole/data/f"), "host\n")
+	m.mount(m.path("whole/data"), "", unix.MS_BIND, "", "part")
+	dev := source(t, m.path("whole"))
+	m.unmount("whole")
+	e := newEnv(t)
+	m.says(e, "written", "echo x > part/f", "")
+	m.mount(dev, "ext4", 0, "", "whole")
+	m.mount(m.path("part"), "", unix.MS_BIND, "", "a")
+	remount(t, "bind,ro", m.path("part"))
+	m.says(e, "one file under all names", "cat part/f whole/data/f a/f; echo y > a/f; cat part/f whole/data/f", "x\nx\nx\ny\ny\n")
+	m.certain(e, "part/f")
+}

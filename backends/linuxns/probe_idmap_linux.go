@@ -62,7 +62,7 @@ func layers(stateRoot string) (mountplan.Plan, error) {
 	if err != nil {
 		return mountplan.Plan{}, err
 	}
-	return mountplan.Make(table, stateRoot, nil)
+	return mountplan.Make(table, stateRoot, nil, nil)
 }
 
 // tryIdmap maps the ids of a detached clone, which is gone with its descriptor.

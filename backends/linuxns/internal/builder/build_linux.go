@@ -340,7 +340,9 @@ func (b *build) put(path string, tree func() (int, error)) error {
 
 // plan decides from the mount table of the host.
 func (b *build) plan() (mountplan.Plan, error) {
-	p, err := mountplan.Make(b.table, b.StateRoot, b.conceal())
+	p, err := mountplan.Make(b.table, b.StateRoot, b.conceal(), func(point string) bool {
+		return b.holds(mountplan.Key(point))
+	})
 	if err != nil {
 		return p, fmt.Errorf("plan mounts: %w", err)
 	}

@@ -227,7 +227,7 @@ func (b *build) stage(p *piece, i int) (int, error) {
 	if l.unmapped != nil {
 		return -1, l.unmapped
 	}
-	if p.ReadOnly && !b.holds(p.Key) {
+	if p.ReadOnly && (b.Throwaway || !b.holds(p.Key)) {
 		return b.lowerOnly(n, "l"+n)
 	}
 	if err := b.upper(p, n, l); err != nil {
@@ -251,12 +251,9 @@ func (b *build) stage(p *piece, i int) (int, error) {
 	return t, nil
 }
 
-// holds reports whether a layer has content, which is then shown, although
+// holds reports whether there is a layer with content. That is shown also where
 // nothing can be added to it: it was made when the host could still be written.
 func (b *build) holds(key string) bool {
-	if b.Throwaway {
-		return false
-	}
 	bare, err := empty(b.Dir.Path(envdir.Layers, key, "upper"))
 	return err == nil && !bare
 }

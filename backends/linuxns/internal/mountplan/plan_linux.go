@@ -71,13 +71,17 @@ const automount = "autofs"
 // replaced are the directories that a view has of its own.
 var replaced = []string{"/proc", "/sys", "/dev", "/run"}
 
-// Make plans the view of the given mounts with stateRoot and hide covered.
-func Make(all []Mount, stateRoot string, hide []string) (Plan, error) {
+// Make plans the view of the given mounts with stateRoot and hide covered. holds
+// says of which mount points there are layers with something in them: those stay
+// layers, whatever other mounts have come or changed, because what a layer holds
+// must be seen where it is planned for.
+func Make(all []Mount, stateRoot string, hide []string, holds func(point string) bool) (Plan, error) {
 	ms := Visible(all)
-	slices.SortStableFunc(ms, bySource)
+	k := keeper(holds)
+	slices.SortStableFunc(ms, k.bySource)
 	es := make([]Entry, 0, len(ms))
 	for _, m := range ms {
-		es = append(es, treat(m, es, stateRoot))
+		es = append(es, k.treat(m, es, stateRoot))
 	}
 	slow(es, all)
 	p, err := arrange(append(es, implied(es)...))
@@ -124,7 +128,7 @@ func arrange(es []Entry) (Plan, error) {
 
 // treat decides about m; done holds the mounts of the same device with shorter
 // roots, which is where an alias can point.
-func treat(m Mount, done []Entry, stateRoot string) Entry {
+func (k keeper) treat(m Mount, done []Entry, stateRoot string) Entry {
 	e := Entry{Mount: m}
 	switch {
 	case m.Point == "/":
@@ -141,7 +145,7 @@ func treat(m Mount, done []Entry, stateRoot string) Entry {
 		e.Treatment, e.Reason = Excluded, "kernel filesystem"
 		return e
 	}
-	if i := source(m, done); i >= 0 {
+	if i := k.source(m, done); i >= 0 {
 		o := done[i]
 		e.Treatment, e.Of, e.Rel = Alias, i, below(m.Root, o.Root)
 		e.Reason = "same files as " + join(o.Point, e.Rel)

@@ -303,7 +303,7 @@ func TestMake(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, err := Make(table(t, tc.mounts), tc.state, tc.hide)
+			p, err := Make(table(t, tc.mounts), tc.state, tc.hide, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -316,7 +316,7 @@ func TestMake(t *testing.T) {
 }
 
 func TestMakeWithoutARoot(t *testing.T) {
-	if _, err := Make(table(t, "2 1 8:2 / /home ext4"), "/state", nil); !errors.Is(err, ErrNoRoot) {
+	if _, err := Make(table(t, "2 1 8:2 / /home ext4"), "/state", nil, nil); !errors.Is(err, ErrNoRoot) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -356,7 +356,7 @@ func TestMountsOnTheRoot(t *testing.T) {
 	if n := OnRoot(ms); n != 2 {
 		t.Errorf("%d mounts on the root", n)
 	}
-	p, err := Make(ms, "/state", nil)
+	p, err := Make(ms, "/state", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +366,7 @@ func TestMountsOnTheRoot(t *testing.T) {
 	for i := range ms {
 		ms[i].beyondLookup = false
 	}
-	if p, err = Make(ms, "/state", nil); err != nil || len(p.Entries) != 1 || p.Entries[0].ID != 5 {
+	if p, err = Make(ms, "/state", nil, nil); err != nil || len(p.Entries) != 1 || p.Entries[0].ID != 5 {
 		t.Errorf("for one who came later: %+v, %v", p.Entries, err)
 	}
 }
@@ -404,11 +404,29 @@ func TestStateThroughAnOverlay(t *testing.T) {
 	for i := range ms[1:] {
 		ms[i+1].Layers = []string{"/nothing", "/"}
 	}
-	p, err := Make(ms, "/var/state", nil)
+	p, err := Make(ms, "/var/state", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"/bound/state", "/merged/var/state", "/var/state"}, p.State); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+// A layer that holds something stays where it is, whatever is mounted beside it.
+func TestLayersStay(t *testing.T) {
+	holds := func(point string) bool { return point == "/srv/data" || point == "/z" }
+	p, err := Make(table(t, `
+		1 0 8:1 / / ext4
+		2 1 8:2 /data /srv/data ext4
+		3 1 8:2 / /mnt ext4
+		4 1 8:3 / /z ext4 ro
+		5 1 8:3 / /a ext4`), "/state", nil, holds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "/ layer root\n/a alias of /z at .\n/mnt layer %2fmnt\n/mnt/data alias of /srv/data at . implied\n/srv/data layer %2fsrv%2fdata\n/z layer %2fz\ncover /state\n"
+	if d := cmp.Diff(want, render(p)); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 }

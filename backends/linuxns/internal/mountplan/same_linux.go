@@ -7,13 +7,20 @@ import (
 	"strings"
 )
 
+// keeper says which mount points have layers that hold something.
+type keeper func(point string) bool
+
+func (k keeper) holds(m Mount) bool { return k != nil && k(m.Point) }
+
 // bySource orders mounts so that each comes after those it can be an alias of.
 // By source and not by path: a bind of a directory may sort before the mount
 // that it was bound from, and would get a layer of its own.
-func bySource(a, b Mount) int {
+func (k keeper) bySource(a, b Mount) int {
+	if c := cmp.Or(strings.Compare(a.Dev, b.Dev), len(a.Root)-len(b.Root)); c != 0 {
+		return c
+	}
 	return cmp.Or(
-		strings.Compare(a.Dev, b.Dev),
-		len(a.Root)-len(b.Root),
+		boolean(k.holds(b))-boolean(k.holds(a)),
 		boolean(a.ReadOnly)-boolean(b.ReadOnly), // what is written through one is seen in the other
 		len(a.Point)-len(b.Point),
 		strings.Compare(a.Point, b.Point),
@@ -34,14 +41,21 @@ func boolean(b bool) int {
 // the whole filesystem is mounted beside it: its changes are known by the path
 // at which it is used. And a layer that nothing can be written to is no source
 // for a mount that can. For both, see [implied].
-func source(m Mount, done []Entry) int {
-	if m.Point == "/" || !slices.Contains(local, m.FS) || m.Deleted() {
+func (k keeper) source(m Mount, done []Entry) int {
+	if m.Point == "/" || !slices.Contains(local, m.FS) || m.Deleted() || k.holds(m) {
 		return -1
 	}
-	return slices.IndexFunc(done, func(o Entry) bool {
-		return o.Treatment == Layer && o.Dev == m.Dev && under(m.Root, o.Root) &&
-			o.Subvolume == m.Subvolume && (m.ReadOnly || !o.ReadOnly)
-	})
+	at := -1
+	for i, o := range done {
+		same := o.Treatment == Layer && o.Dev == m.Dev && under(m.Root, o.Root) && o.Subvolume == m.Subvolume
+		if !same || !m.ReadOnly && o.ReadOnly && !k.holds(o.Mount) {
+			continue
+		}
+		if at < 0 || len(o.Root) > len(done[at].Root) { // the innermost
+			at = i
+		}
+	}
+	return at
 }
 
 // implied returns the places at which a wider mount shows what another layer
