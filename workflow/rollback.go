@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 
 	"github.com/netsandbox/netsandbox/backends"
@@ -114,7 +115,7 @@ func pruned(row journal.Txn, env journal.Env) error {
 }
 
 // reverse gathers whether a transaction can be taken back: that no newer one
-// covers the same paths, and that the host is still as committed.
+// covers the same paths or fills directories that it made, and that the host is still as committed.
 func (w *Workflow) reverse(ctx context.Context, row journal.Txn, t *txn.Txn, env journal.Env) (guards.Facts, error) {
 	f := guards.Facts{Env: row.EnvName, State: env.State, Cycle: row.Cycle}
 	f.Reverse.Known = true
@@ -131,13 +132,13 @@ func (w *Workflow) reverse(ctx context.Context, row journal.Txn, t *txn.Txn, env
 	if err != nil {
 		return f, err
 	}
-	mine := paths(t)
+	touches := claims(t)
 	for _, x := range newer {
 		o, err := txn.Open(x.Path)
 		if err != nil {
 			return f, err
 		}
-		if slices.ContainsFunc(paths(o), func(p change.Path) bool { return slices.Contains(mine, p) }) {
+		if slices.ContainsFunc(paths(o), touches) {
 			f.Reverse.Newer = append(f.Reverse.Newer, x.ID)
 		}
 		o.Close()
@@ -148,6 +149,30 @@ func (w *Workflow) reverse(ctx context.Context, row journal.Txn, t *txn.Txn, env
 	left, err := t.Verify(ctx, w.Host)
 	f.Reverse.Drifted = obstacles(left)
 	return f, err
+}
+
+// claims returns whether a path is one that taking t back changes: its own, and
+// everything below a directory that it made, which goes only when it is empty.
+func claims(t *txn.Txn) func(change.Path) bool {
+	mine, made := map[change.Path]bool{}, map[change.Path]bool{}
+	for _, s := range t.Steps() {
+		c := s.Change
+		mine[c.Path] = true
+		if c.New != nil && c.New.Type == change.Directory && (c.Old == nil || c.Old.Type != change.Directory) {
+			made[c.Path] = true
+		}
+	}
+	return func(p change.Path) bool {
+		if mine[p] {
+			return true
+		}
+		for up := path.Dir(string(p)); up != "/" && up != "."; up = path.Dir(up) {
+			if made[change.Path(up)] {
+				return true
+			}
+		}
+		return false
+	}
 }
 
 // reopenRow marks a committed transaction as being taken back.
