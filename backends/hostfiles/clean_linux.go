@@ -81,20 +81,25 @@ func (t *tree) cleanMade(d change.Path, steps []backends.Step) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range steps {
-		if s.Place.Dir != d || s.Place.Staged == nil {
-			continue
+	// What takes the time is giving an inode's blocks back, which happens when the
+	// directory's lock is free again.
+	return spread(len(steps), func(lo, hi int) error {
+		for _, s := range steps[lo:hi] {
+			if s.Place.Dir != d || s.Place.Staged == nil {
+				continue
+			}
+			if err := removeStaged(hidden, s.Place); err != nil {
+				return err
+			}
 		}
-		n, err := statOrNil(hidden, s.Place.Name)
-		if err != nil {
-			return err
-		}
-		if n == nil || n.ino != s.Place.Staged.Ino {
-			continue
-		}
-		if err := durable("remove staged", func() error { return removeAll(hidden, s.Place.Name) }); err != nil {
-			return err
-		}
+		return nil
+	})
+}
+
+func removeStaged(hidden int, p backends.Place) error {
+	n, err := statOrNil(hidden, p.Name)
+	if err != nil || n == nil || n.ino != p.Staged.Ino {
+		return err
 	}
-	return nil
+	return durable("remove staged", func() error { return removeAll(hidden, p.Name) })
 }

@@ -187,7 +187,7 @@ func (f *preflight) target(c *change.Change) error {
 	if err != nil {
 		return err
 	}
-	if up, err := stat(dir, ""); err != nil {
+	if up, err := f.above(dir); err != nil {
 		return err
 	} else if n.attrs&unix.STATX_ATTR_MOUNT_ROOT == 0 && n.dev != up.dev && actOf(*c) != actInPlace {
 		// An overlay over several filesystems without xino: a file's numbers change

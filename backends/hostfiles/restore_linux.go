@@ -51,17 +51,17 @@ type restorer struct {
 }
 
 func (r *restorer) search() error {
-	u := &undoer{tree: r.tree, steps: r.steps}
+	miss := make([]bool, len(r.steps))
+	err := r.share(len(r.steps), func(t *tree, i int) (err error) {
+		miss[i], err = (&undoer{tree: t}).isMissing(r.steps[i])
+		return err
+	})
 	for i, s := range r.steps {
-		miss, err := u.isMissing(s)
-		if err != nil {
-			return err
-		}
-		if miss {
+		if miss[i] {
 			r.missing[s.Place.Name] = i
 		}
 	}
-	return nil
+	return err
 }
 
 // unfinished is a slot's name until everything in it is durable: a slot holds a

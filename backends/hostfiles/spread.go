@@ -8,7 +8,13 @@ import (
 
 // workers is how many goroutines n entries are worth: one per processor, and not
 // more than four, because beyond that a directory's lock is what they wait for.
-func workers(n int) int { return max(1, min(runtime.GOMAXPROCS(0), 4, n/few)) }
+// Traced steps come one after the other.
+func workers(n int) int {
+	if TestOnlyStep != nil {
+		return 1
+	}
+	return max(1, min(runtime.GOMAXPROCS(0), 4, n/few))
+}
 
 // spread calls part for contiguous pieces of 0..n at once.
 func spread(n int, part func(lo, hi int) error) error {

@@ -76,7 +76,7 @@ func (w *swapper) swap(s backends.Step, last bool) error {
 	if err != nil {
 		return err
 	}
-	up, err := stat(dir, "")
+	up, err := w.above(dir)
 	if err != nil {
 		return err
 	}

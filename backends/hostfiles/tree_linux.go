@@ -25,6 +25,7 @@ type tree struct {
 	root   int
 	dir    int // the last parent, O_PATH; -1 when there is none
 	at     change.Path
+	up     *node // what dir is; nil when not asked for yet
 	hidden map[change.Path]int
 	buf    []byte // for reading content
 }
@@ -52,6 +53,22 @@ func (t *tree) clone() (*tree, error) {
 	return newTree(fd), nil
 }
 
+// share calls look for 0 to n-1 on all processors, each with a tree of its own,
+// until one fails.
+func (t *tree) share(n int, look func(*tree, int) error) error {
+	return spread(n, func(lo, hi int) error {
+		own, err := t.clone()
+		if err != nil {
+			return err
+		}
+		defer own.close()
+		for i := lo; i < hi && err == nil; i++ {
+			err = look(own, i)
+		}
+		return err
+	})
+}
+
 func (t *tree) close() {
 	t.forget()
 	for _, fd := range t.hidden {
@@ -65,7 +82,7 @@ func (t *tree) forget() {
 	if t.dir >= 0 {
 		unix.Close(t.dir)
 	}
-	t.dir, t.at = -1, ""
+	t.dir, t.at, t.up = -1, "", nil
 }
 
 // open opens an absolute path below the root, following no symlink.
@@ -94,6 +111,19 @@ func (t *tree) parent(p change.Path) (int, string, error) {
 	t.forget()
 	t.dir, t.at = fd, d
 	return fd, base, nil
+}
+
+// above says which object a parent is. That cannot change while it is open, so it
+// is asked once; everything else about it may, and is not to be taken from here.
+func (t *tree) above(dir int) (*node, error) {
+	if dir == t.dir && t.up != nil {
+		return t.up, nil
+	}
+	n, err := stat(dir, "")
+	if dir == t.dir {
+		t.up = n
+	}
+	return n, err
 }
 
 // place opens a hidden directory for reading, so that it can be flushed, and

@@ -24,6 +24,7 @@ func (h *Host) Undo(_ context.Context, steps []backends.Step) ([]backends.Leftov
 	if err := u.judge(); err != nil {
 		return nil, fmt.Errorf("undo: %w", err)
 	}
+	u.readAhead()
 	var errs []error
 	for _, s := range slices.Backward(steps) {
 		if err := u.undo(s); err != nil {
@@ -39,6 +40,7 @@ type undoer struct {
 	*tree
 	steps []backends.Step
 	dates map[change.Path]date
+	ahead map[change.Path]content
 	left  []backends.Leftover
 	did   int // steps that were taken back by this try
 }
@@ -102,7 +104,7 @@ func (u *undoer) look(s backends.Step) (*spot, error) {
 	default:
 		return nil, err
 	}
-	up, err := stat(dir, "")
+	up, err := u.above(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +313,7 @@ func (u *undoer) foreign(dir int, base string, at *node, s backends.Step, dev ui
 		}
 		return "a symlink to " + change.Escape(target), nil
 	case kind == change.Regular && (ours || old != nil && old.Size == at.size):
-		after, sum, err := u.read(dir, base, at)
+		after, sum, err := u.content(dir, base, at, s.Change.Path)
 		if err != nil {
 			return "", err
 		}

@@ -37,16 +37,9 @@ func (h *Host) each(ctx context.Context, steps []backends.Step, look func(*tree,
 	}
 	defer all.close()
 	found := make([]*backends.Leftover, len(steps))
-	err = spread(len(steps), func(lo, hi int) error {
-		t, err := all.clone()
-		if err != nil {
-			return err
-		}
-		defer t.close()
-		for i := lo; i < hi && err == nil; i++ {
-			if err = ctx.Err(); err == nil {
-				found[i], err = look(t, steps[i])
-			}
+	err = all.share(len(steps), func(t *tree, i int) (err error) {
+		if err = ctx.Err(); err == nil {
+			found[i], err = look(t, steps[i])
 		}
 		return err
 	})
