@@ -107,6 +107,31 @@ func TestOutsideBase(t *testing.T) {
 	`)
 }
 
+// The base itself can get other metadata, but neither go nor become something else:
+// the originals are kept in it.
+func TestBaseStays(t *testing.T) {
+	for script, want := range map[string]string{
+		"rm -r in":                          "deleted in/f\nblocked outside-base in\n",
+		"rm -r in; echo z > in":             "deleted in/f\nblocked outside-base in\n",
+		"rm -r in; ln -s other in":          "deleted in/f\nblocked outside-base in\n",
+		"rm -r in; mkdir in; echo z > in/g": "deleted in/f\nadded in/g\n",
+		"chmod 700 in":                      "modified in mode 0700 owner 0:0\n",
+	} {
+		l := newLab(t, "mkdir in; echo a > in/f")
+		l.base = l.host + "/in"
+		l.inView(script)
+		t.Log(script)
+		l.want(want)
+		l.unmount()
+	}
+	l := newLab(t, "mkdir in; echo a > in/f")
+	l.base = l.host + "/in"
+	l.inView("rm -r in")
+	if fix := l.diff().Blockers[0].Fix; fix != "netsandbox reset e --all --yes" {
+		t.Errorf("fix %q", fix)
+	}
+}
+
 func TestBaseIsNoPrefixOfNames(t *testing.T) {
 	l := newLab(t, "mkdir in inner; echo a > inner/f")
 	l.base = l.host + "/in"

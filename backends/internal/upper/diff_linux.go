@@ -151,6 +151,8 @@ func (d *differ) compare(p *pair, o origin) error {
 	case same:
 	case !inBase:
 		d.outside(m)
+	case string(p.path) == d.base && isDirectory(want) != isDirectory(now):
+		d.root(m)
 	default:
 		d.judge(m)
 	}

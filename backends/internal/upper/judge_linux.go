@@ -66,6 +66,16 @@ func (d *differ) outside(m member) {
 	d.block("outside-base", m.path, fmt.Sprintf("%s in the view, but not below the base %s", op, change.Escape(d.base)))
 }
 
+// root blocks a difference that would take the base itself away, or make it. What
+// a plan displaces is kept in it, and it is where trials lock its filesystem.
+func (d *differ) root(m member) {
+	op := derive(m.path, m.now, m.want).Op
+	d.out.Blockers = append(d.out.Blockers, change.Blocker{
+		What: "outside-base", Subject: m.path.String(), Reason: fmt.Sprintf("%s in the view, but it is the base itself", op),
+		Fix: fmt.Sprintf("netsandbox reset %s --all --yes", d.env),
+	})
+}
+
 func isDirectory(e *change.Entry) bool { return e != nil && e.Type == change.Directory }
 
 func (d *differ) apartFrom(p change.Path) bool {
