@@ -56,8 +56,11 @@ func (w *Workflow) rollback(ctx context.Context, id string) (report.Applied, err
 	}
 	// The same base as the trial had: it is where both lock the filesystem.
 	host, err := hostlock.Take(hostlock.Holder{PID: os.Getpid(), UID: uint32(os.Geteuid()), Env: row.EnvName, Base: env.Base, Txn: id})
+	if busy, ok := errors.AsType[*hostlock.BusyError](err); ok {
+		return doc, hint(fmt.Errorf("%w: %w", ErrBusy, busy), "netsandbox history")
+	}
 	if err != nil {
-		return doc, hint(fmt.Errorf("%w: %w", ErrBusy, err), "netsandbox history")
+		return doc, err
 	}
 	defer host.Close()
 	t, err := txn.Open(row.Path)
