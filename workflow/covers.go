@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/change"
 )
 
 // secrets is what a new environment hides besides what was named: the secrets of
@@ -70,4 +71,9 @@ func (w *Workflow) covers(ctx context.Context, v backends.View) ([]backends.Cove
 		return nil, nil, fmt.Errorf("list what is hidden: %w", err)
 	}
 	return list(found), notes, nil
+}
+
+// covered reports that a path lies at or below what is hidden.
+func covered(covers []backends.Cover, p change.Path) bool {
+	return slices.ContainsFunc(covers, func(c backends.Cover) bool { return below(string(p), c.Path) })
 }

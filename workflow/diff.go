@@ -27,7 +27,9 @@ func (w *Workflow) Changes(ctx context.Context, name string) (report.Changes, er
 
 // Diff renders the differences as text: unified diffs where both sides are text,
 // words where they are not. One path, or all when path is empty. Private keys
-// are masked unless secrets.
+// are masked unless secrets. Of what views hide, nothing is shown: a view asks for
+// its own difference, and what it wrote before the host had a secret there would
+// have it printed.
 func (w *Workflow) Diff(ctx context.Context, name, path string, secrets bool) (report.Diff, error) {
 	p, err := w.find(ctx, name)
 	if err != nil {
@@ -43,14 +45,20 @@ func (w *Workflow) Diff(ctx context.Context, name, path string, secrets bool) (r
 	if err != nil {
 		return report.Diff{}, err
 	}
+	hidden, _, err := w.covers(ctx, p.view)
+	if err != nil {
+		return report.Diff{}, err
+	}
 	doc := report.Diff{Schema: report.Schema("diff"), Name: name, Files: []report.FileDiff{}}
 	for _, c := range l.Changes {
 		if only != "" && c.Path != only && !below(string(c.Path), string(only)) {
 			continue
 		}
-		text, err := w.render(ctx, p, c, secrets)
-		if err != nil {
-			return doc, fmt.Errorf("diff %s: %w", c.Path, err)
+		text := fmt.Sprintf("%s: hidden in the view: its content is not shown\n", c.Path)
+		if !covered(hidden, c.Path) {
+			if text, err = w.render(ctx, p, c, secrets); err != nil {
+				return doc, fmt.Errorf("diff %s: %w", c.Path, err)
+			}
 		}
 		doc.Files = append(doc.Files, report.FileDiff{Path: c.Path, Op: c.Op, Text: text})
 	}

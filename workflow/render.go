@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -36,10 +37,15 @@ func (w *Workflow) render(ctx context.Context, p place, c change.Change, secrets
 // readHost reads the host's side of a difference. What vanished meanwhile reads
 // as empty: the difference itself says that it was there.
 func readHost(path change.Path) ([]byte, error) {
+	// Nor is what a link in the place of a directory above leads to.
+	dir := filepath.Dir(string(path))
+	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
+		return nil, nil
+	}
 	// A link or a FIFO may stand there by now: the one is not the file, the other
 	// would make the reader wait.
 	f, err := os.OpenFile(string(path), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
 	if err != nil {
