@@ -1,6 +1,7 @@
 package faultfs
 
 import (
+	"errors"
 	"os"
 	"sync"
 
@@ -142,7 +143,7 @@ func errno(err error) unix.Errno {
 	if err == nil {
 		return 0
 	}
-	if e, ok := err.(unix.Errno); ok {
+	if e, ok := errors.AsType[unix.Errno](err); ok {
 		return e
 	}
 	return unix.EIO

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/nstest/loopfs"
 )
 
 // Kind is a filesystem with what it needs.
@@ -137,7 +139,7 @@ func (f *FS) serve(conn, image *os.File) error {
 }
 
 func (f *FS) mount() (err error) {
-	if f.loop, err = attach(int(f.image.Fd())); err != nil {
+	if f.loop, err = loopfs.Attach(f.image, false); err != nil {
 		return err
 	}
 	if err := unix.Mount(f.loop.Name(), f.Dir, f.Kind.Name, 0, f.Kind.Data); err != nil {

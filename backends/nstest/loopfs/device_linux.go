@@ -9,17 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach gives the image a loop device, which goes with its last user.
+// attach gives the image a loop device.
 func attach(image string, readOnly bool) (*os.File, error) {
-	mode, flags := os.O_RDWR, uint32(unix.LO_FLAGS_AUTOCLEAR)
+	mode := os.O_RDWR
 	if readOnly {
-		mode, flags = os.O_RDONLY, flags|unix.LO_FLAGS_READ_ONLY
+		mode = os.O_RDONLY
 	}
 	f, err := os.OpenFile(image, mode, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	return Attach(f, readOnly)
+}
+
+// Attach gives an open image a loop device, which is freed with its last user,
+// and returns it open.
+func Attach(image *os.File, readOnly bool) (*os.File, error) {
+	mode, flags := os.O_RDWR, uint32(unix.LO_FLAGS_AUTOCLEAR)
+	if readOnly {
+		mode, flags = os.O_RDONLY, flags|unix.LO_FLAGS_READ_ONLY
+	}
 	ctl, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -35,7 +45,7 @@ func attach(image string, readOnly bool) (*os.File, error) {
 			return nil, err
 		}
 		err = unix.IoctlLoopConfigure(int(dev.Fd()), &unix.LoopConfig{
-			Fd: uint32(f.Fd()), Info: unix.LoopInfo64{Flags: flags},
+			Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: flags},
 		})
 		if err == nil {
 			return dev, nil
