@@ -67,7 +67,7 @@ func Trust(dir string) (real string, err error) {
 	case st.Mode&syscall.S_IFMT != syscall.S_IFDIR:
 		return real, &Error{Dir: dir, What: NotDir}
 	case st.Mode&0o077 != 0:
-		return real, &Error{Dir: dir, What: Open, Mode: uint32(st.Mode) & 0o7777}
+		return real, &Error{Dir: dir, What: Open, Mode: uint32(st.Mode) & 0o7777} //nolint:unconvert // 16 bits on darwin
 	}
 	for p := filepath.Dir(real); ; p = filepath.Dir(p) {
 		st, err := lstat(p)
