@@ -119,8 +119,8 @@ func abandoned(names []change.Change, others int) []string {
 		if metadataOnly(c) {
 			kept = "mode, owner and attributes"
 		}
-		notes = append(notes, fmt.Sprintf("%s is one file with %s on the host; they keep the old %s",
-			c.Path, counted(others, "other name", "other names"), kept))
+		notes = append(notes, fmt.Sprintf("%s is one file with %s the old %s",
+			c.Path, counted(others, "other name on the host, which keeps", "other names on the host, which keep"), kept))
 	}
 	return notes
 }

@@ -43,14 +43,14 @@ func TestNotesOnHardLinks(t *testing.T) {
 				{Op: change.Added, Path: "/d", New: want("n", "")},
 			},
 			[]string{
-				`/a\x0a is one file with 1 other name on the host; they keep the old content`,
-				"/c is one file with 3 other names on the host; they keep the old content",
+				`/a\x0a is one file with 1 other name on the host, which keeps the old content`,
+				"/c is one file with 3 other names on the host, which keep the old content",
 			},
 		},
 		{
 			"one name gets another mode",
 			[]change.Change{modified("/a", host(1, 2), chmod)},
-			[]string{"/a is one file with 1 other name on the host; they keep the old mode, owner and attributes"},
+			[]string{"/a is one file with 1 other name on the host, which keeps the old mode, owner and attributes"},
 		},
 		{
 			"all names stay one file with other content",
@@ -62,8 +62,8 @@ func TestNotesOnHardLinks(t *testing.T) {
 			[]change.Change{modified("/a", host(1, 3), want("n", "")), modified("/b", host(1, 3), want("n", "/a"))},
 			[]string{
 				"/a and /b stay one file",
-				"/a is one file with 1 other name on the host; they keep the old content",
-				"/b is one file with 1 other name on the host; they keep the old content",
+				"/a is one file with 1 other name on the host, which keeps the old content",
+				"/b is one file with 1 other name on the host, which keeps the old content",
 			},
 		},
 		{
