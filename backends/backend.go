@@ -150,7 +150,7 @@ type Reset struct {
 // Difference is what a view has that the host has not.
 type Difference struct {
 	Changes   []change.Change  // plannable, sorted
-	Ephemeral []change.Change  // logs, caches, locks: shown apart, never planned
+	Ephemeral []change.Change  // logs, caches, locks, new sockets: shown apart, not planned
 	Blockers  []change.Blocker // has no type, or an uncertain origin
 	// Network is the part of Blockers-to-be that belongs to the twin, normalised,
 	// one line each, sorted; it is part of the layer digest.

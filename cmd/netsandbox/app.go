@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	if err != nil && !a.began {
 		// Flags may not have been read yet when a word before them was unknown.
 		a.json = a.json || slices.Contains(ours(args), "--json")
-		err = usageHint(err, useLine(cmd))
+		err = usageHint(err, usageOf(cmd))
 	}
 	return a.report(ctx, err)
 }

@@ -98,6 +98,15 @@ func useLine(c *cobra.Command) string {
 	return strings.TrimSuffix(c.UseLine(), " [flags]")
 }
 
+// usageOf says what corrects wrong usage: the line, or where the flags are told
+// when the line is nothing but the name.
+func usageOf(c *cobra.Command) string {
+	if line := useLine(c); line != c.CommandPath() {
+		return line
+	}
+	return c.CommandPath() + " --help"
+}
+
 func exitSection(a map[string]string) string {
 	if a[annotChild] != "" {
 		return "  that of the command, 128+N when signal N ended it\n" +

@@ -57,7 +57,7 @@ func (b *page) changes(d report.Changes) {
 	b.blockers(d.Blockers)
 	b.list("Network", d.Network)
 	if len(d.Ephemeral) > 0 {
-		b.line("Ephemeral, planned only when staged by name:")
+		b.line("Ephemeral, not planned; a file is when staged by name:")
 		b.table("", indent(changeRows(d.Ephemeral)))
 	}
 }

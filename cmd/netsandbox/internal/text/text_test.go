@@ -48,7 +48,7 @@ var (
 		{Op: change.Modified, Path: "/s/owned", Old: &change.Entry{Type: change.Symlink, Target: "a", UID: 1}, New: &change.Entry{Type: change.Symlink, Target: "a"}},
 	}
 	gone    = change.Change{Kind: change.KindFile, Op: change.Deleted, Path: "/etc/proxy/old", Old: &change.Entry{Type: change.Regular}}
-	blocker = change.Blocker{What: "fifo", Subject: "/etc/proxy/pipe", Reason: "a fifo has no type yet", Fix: "netsandbox reset edge /etc/proxy/pipe"}
+	blocker = change.Blocker{What: "device", Subject: "/etc/proxy/null", Reason: "a device cannot be part of a plan", Fix: "netsandbox reset edge /etc/proxy/null"}
 
 	lost = report.Circuit{
 		Definition: circuit.Definition{ID: "c-1", Label: "api\nheart\x07beat", Kind: circuit.Canary, Required: true, Argv: []string{"/usr/bin/curl", "--token", "s3cret"}},
