@@ -62,22 +62,46 @@ func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 
 // names lists a directory, sorted by bytes.
 func names(dir int) ([]string, error) {
-	if _, err := unix.Seek(dir, 0, 0); err != nil {
-		return nil, fmt.Errorf("rewind directory: %w", err)
-	}
 	var all []string
-	buf := make([]byte, 32<<10)
+	err := entries(dir, 32<<10, func(some []string) bool {
+		all = append(all, some...)
+		return true
+	})
+	return sorted(all), err
+}
+
+// empty reports a directory without entries. It reads no further than the first:
+// whoever asks after each of many removals would read them all each time.
+func empty(dir int) (bool, error) {
+	none := true
+	err := entries(dir, 1<<10, func(some []string) bool {
+		none = len(some) == 0
+		return none
+	})
+	return none, err
+}
+
+// entries hands the names in a directory over as they are read, until more wants
+// no more.
+func entries(dir, size int, more func([]string) bool) error {
+	if _, err := unix.Seek(dir, 0, 0); err != nil {
+		return fmt.Errorf("rewind directory: %w", err)
+	}
+	buf := make([]byte, size)
 	for {
 		n, err := unix.ReadDirent(dir, buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read directory: %w", err)
+			return fmt.Errorf("read directory: %w", err)
 		}
 		if n == 0 {
-			return sorted(all), nil
+			return nil
 		}
-		_, _, all = unix.ParseDirent(buf[:n], -1, all)
+		_, _, some := unix.ParseDirent(buf[:n], -1, nil)
+		if !more(some) {
+			return nil
+		}
 	}
 }

@@ -229,8 +229,8 @@ func (s *step) drop(parent int) (bool, error) {
 	if s.lo < 0 || s.opaque() {
 		return false, nil
 	}
-	list, err := names(s.up)
-	if err != nil || len(list) > 0 {
+	none, err := empty(s.up)
+	if err != nil || !none {
 		return false, err
 	}
 	alike, err := s.alike()
