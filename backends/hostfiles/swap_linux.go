@@ -24,7 +24,7 @@ func (h *Host) Swap(ctx context.Context, steps []backends.Step) error {
 		return err
 	}
 	defer t.close()
-	w := &swapper{tree: t, steps: steps}
+	w := &swapper{tree: t, steps: steps, carried: carriedBy(steps)}
 	for i, s := range steps {
 		if s.Place.Within != "" {
 			continue
@@ -48,7 +48,8 @@ func (h *Host) Swap(ctx context.Context, steps []backends.Step) error {
 // swapper puts the staged objects of one transaction in place.
 type swapper struct {
 	*tree
-	steps []backends.Step
+	steps   []backends.Step
+	carried map[string]map[change.Path]bool
 }
 
 // leaves reports that step i is, for now, the last in its directory.
@@ -168,7 +169,7 @@ func (w *swapper) rename(s backends.Step, dir int, base string, hidden int, dev 
 		return fmt.Errorf("%w: it was replaced or written meanwhile", backends.ErrHostChanged)
 	}
 	if s.Change.Old.Type == change.Directory {
-		if err := complete(hidden, s.Place.Name, s.Change.Path, known(w.steps, s.Place.Name)); err != nil {
+		if err := complete(hidden, s.Place.Name, s.Change.Path, w.carried[s.Place.Name]); err != nil {
 			return err
 		}
 	}
@@ -195,15 +196,21 @@ func retime(dir int, name string, e *change.Entry) error {
 	return nil
 }
 
-// known returns the paths that a carrying step takes along.
-func known(steps []backends.Step, name string) map[change.Path]bool {
-	m := map[change.Path]bool{}
+// carriedBy lists, by the name of each carrying step, the paths that it takes
+// along. For all at once: thousands of directories may go in one transaction.
+func carriedBy(steps []backends.Step) map[string]map[change.Path]bool {
+	all := map[string]map[change.Path]bool{}
 	for _, s := range steps {
-		if s.Place.Within == name {
-			m[s.Change.Path] = true
+		name := s.Place.Within
+		if name == "" {
+			continue
 		}
+		if all[name] == nil {
+			all[name] = map[change.Path]bool{}
+		}
+		all[name][s.Change.Path] = true
 	}
-	return m
+	return all
 }
 
 // complete refuses a directory that holds what the plan does not know.
