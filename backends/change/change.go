@@ -55,7 +55,8 @@ type Entry struct {
 	GID  uint32   `json:"gid"`
 	Size int64    `json:"size,omitempty"` // bytes, regular files only
 	// MTime is nanoseconds since 1970, UTC. It is applied and restored, but no
-	// part of any digest: a file touched without other change is no change.
+	// part of any digest: a file touched without other change is no change. A time
+	// that does not fit is the nearest that does; see [Nanos].
 	MTime int64 `json:"mtime,omitempty"`
 	// SHA256 is the lower-case hex digest of a regular file's bytes.
 	SHA256 string `json:"sha256,omitempty"`

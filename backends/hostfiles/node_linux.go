@@ -61,7 +61,7 @@ func stat(dir int, name string) (*node, error) {
 	return n, nil
 }
 
-func nanos(ts unix.StatxTimestamp) int64 { return ts.Sec*1e9 + int64(ts.Nsec) }
+func nanos(ts unix.StatxTimestamp) int64 { return change.Nanos(ts.Sec, ts.Nsec) }
 
 // lstat describes an absolute path, following no symlink anywhere in it.
 func (t *tree) lstat(p change.Path) (*node, error) {

@@ -111,7 +111,7 @@ func plannable(t change.FileType) bool {
 	return false
 }
 
-func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
+func nanos(t unix.StatxTimestamp) int64 { return change.Nanos(t.Sec, t.Nsec) }
 
 func (n *node) ctime() int64 { return nanos(n.st.Ctime) }
 
