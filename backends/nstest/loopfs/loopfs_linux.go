@@ -1,11 +1,11 @@
 package loopfs
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,31 +24,41 @@ func Make(t testing.TB, k Kind, size int64, options ...Options) string {
 	return Mount(t, k, Image(t, k, size, o), o)
 }
 
-// Image makes an image and does not mount it.
+// Image makes an image and does not mount it. It is kept in memory: what a test
+// syncs waits for no disk of the machine.
 func Image(t testing.TB, k Kind, size int64, options ...Options) string {
 	t.Helper()
 	nstest.Require(t, nstest.Root, k.Req())
 	o := one(options)
-	path := filepath.Join(t.TempDir(), string(k))
 	r := recipes[k]
-	argv := append(append([]string{}, r.mkfs...), o.Mkfs...)
+	var path string
+	var argv []string
 	if k == Squashfs {
+		path = filepath.Join(t.TempDir(), string(k))
 		argv = append([]string{r.mkfs[0], o.Tree, path, "-quiet", "-no-progress"}, o.Mkfs...)
 	} else {
-		f, err := os.Create(path)
-		if err != nil {
-			t.Fatalf("loopfs: %v", err)
-		}
-		err = errors.Join(f.Truncate(max(size, r.size)), f.Close())
-		if err != nil {
-			t.Fatalf("loopfs: %v", err)
-		}
-		argv = append(argv, path)
+		path = memory(t, string(k), max(size, r.size))
+		argv = append(append(slices.Clone(r.mkfs), o.Mkfs...), path)
 	}
 	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("loopfs: %v: %v\n%s", argv, err, out)
 	}
 	return path
+}
+
+// memory makes an empty file that lives as long as the test, and names it for
+// other programs too.
+func memory(t testing.TB, name string, size int64) string {
+	t.Helper()
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatalf("loopfs: memfd_create: %v", err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Ftruncate(fd, size); err != nil {
+		t.Fatalf("loopfs: %v", err)
+	}
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
 }
 
 // Mount mounts an image, as often as a test likes, and returns where.
