@@ -57,6 +57,14 @@ func TestDiff(t *testing.T) {
 			"added d/new\ndeleted d/old\n",
 		},
 		{
+			"a tree removed and made anew, with a directory in it", "mkdir -p d/e/g; for f in d/a d/e/a d/e/b d/e/g/a; do echo $f > $f; done",
+			"rm -r d; mkdir -p d/e/g; echo d/e/b > d/e/b", "deleted d/a\ndeleted d/e/a\ndeleted d/e/g/a\n",
+		},
+		{
+			"a file removed from a tree that was copied over itself", "mkdir -p d/e; echo a > d/e/a; echo b > d/e/b",
+			"cp -a d n; rm -r d; mv n d; rm d/e/a", "deleted d/e/a\n",
+		},
+		{
 			"directory replaced by file and file by directory", "mkdir d; echo a > d/x; echo f > f",
 			"rm -r d; echo d > d; rm f; mkdir f; echo y > f/y",
 			"replaced d\ndeleted d/x\nreplaced f/\nadded f/y\n",

@@ -113,8 +113,8 @@ func (r *recorder) close() error {
 // any more, though its record stays: the directory may come back.
 func (r *recorder) origin(p *pair) (origin, error) {
 	r.seen[p.path] = true
-	if p.cover != "" {
-		r.cover[p.cover] = true
+	if p.covers() { // though nothing is there: what the host adds later, the view has not deleted
+		r.cover[p.path] = true
 	}
 	o, ok := r.log.known[p.path]
 	if !ok {

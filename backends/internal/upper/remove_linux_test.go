@@ -152,6 +152,14 @@ func TestRemoveOfEveryKind(t *testing.T) {
 		{"of an opaque directory, an old name", "mkdir d; echo a > d/f; echo b > d/g", "rm -r d; mkdir d; echo n > d/n", "d/f", "deleted d/g\nadded d/n\n"},
 		{"of an opaque directory, a new name", "mkdir d; echo a > d/f", "rm -r d; mkdir d; echo n > d/n; echo m > d/m", "d/n", "deleted d/f\nadded d/m\n"},
 		{
+			"below an opaque directory", "mkdir -p d/e; for f in d/a d/e/a d/e/b; do echo $f > $f; done",
+			"rm -r d; mkdir -p d/e; echo n > d/e/n", "d/e/a", "deleted d/a\ndeleted d/e/b\nadded d/e/n\n",
+		},
+		{
+			"beside a directory in an opaque one", "mkdir -p d/e; for f in d/a d/e/a d/e/b; do echo $f > $f; done",
+			"rm -r d; mkdir -p d/e; echo n > d/e/n", "d/a", "deleted d/e/a\ndeleted d/e/b\nadded d/e/n\n",
+		},
+		{
 			"what comes back has its attributes", "mkdir -p d/e; setfattr -n user.k -v v d/e; setfacl -d -m u:7:r d; echo a > d/e/f; echo b > d/e/g",
 			"rm -r d", "d/e/f", "deleted d/e/g\n",
 		},

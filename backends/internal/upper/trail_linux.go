@@ -18,6 +18,7 @@ type trail struct{ steps []*step }
 
 type step struct {
 	layer *layer
+	above *step
 	name  string // in the step above; empty for the top
 	path  change.Path
 	up    int
@@ -93,7 +94,7 @@ func (s *step) down(name string, revive bool) (*step, error) {
 	if err != nil {
 		return nil, closing(below, err)
 	}
-	return &step{layer: s.layer, name: name, path: join(s.path, name), up: up, lo: below}, nil
+	return &step{layer: s.layer, above: s, name: name, path: join(s.path, name), up: up, lo: below}, nil
 }
 
 // lowerDir opens the host's directory of that name, -1 when there is none or
@@ -123,7 +124,13 @@ func closing(fd int, err error) error {
 	return err
 }
 
+// opaque reports that the directory shows nothing of the host's. Below one that
+// is marked so, none needs a mark.
 func (s *step) opaque() bool {
+	return s.marked() || s.above != nil && s.above.opaque()
+}
+
+func (s *step) marked() bool {
 	attrs, err := (&node{dir: s.up, name: "."}).xattrs()
 	return err == nil && opaque(attrs)
 }
@@ -182,10 +189,16 @@ func whiteout(dir int, name string) error {
 }
 
 // clearOpaque turns an opaque directory into a plain one in which every entry of
-// the lower that it hid is deleted singly, but not the one named except. The
-// marks come first: in an opaque directory they change nothing.
+// the lower that it hid is deleted singly, but not the one named except. So it
+// does with those above it. The marks come first: in an opaque directory they
+// change nothing.
 func (s *step) clearOpaque(except string) error {
-	if !s.opaque() {
+	if s.above != nil {
+		if err := s.above.clearOpaque(s.name); err != nil {
+			return err
+		}
+	}
+	if !s.marked() {
 		return nil
 	}
 	if s.lo >= 0 {
@@ -198,16 +211,35 @@ func (s *step) clearOpaque(except string) error {
 			return err
 		}
 		for _, name := range hidden {
-			if _, found := slices.BinarySearch(ours, name); found || name == except {
-				continue
+			if _, found := slices.BinarySearch(ours, name); found {
+				err = s.markOpaque(name)
+			} else if name != except {
+				err = whiteout(s.up, name)
 			}
-			if err := whiteout(s.up, name); err != nil {
+			if err != nil {
 				return err
 			}
 		}
 	}
 	if err := unix.Fremovexattr(s.up, overlayPrefix+"opaque"); err != nil {
 		return fmt.Errorf("clear opaque mark: %w", err)
+	}
+	return nil
+}
+
+// markOpaque marks a directory that was opaque because this one is. What is none
+// needs no mark.
+func (s *step) markOpaque(name string) error {
+	fd, err := openDir(s.up, name)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Fsetxattr(fd, overlayPrefix+"opaque", []byte("y"), 0); err != nil {
+		return fmt.Errorf("mark %s opaque: %w", change.Escape(name), err)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type pair struct {
 	// the path without an entry of its own in the upper; otherwise empty.
 	cover   change.Path
 	under   bool              // its directory is itself deleted or replaced
+	opaque  bool              // a directory of the upper that shows nothing of the host's
 	way     way               // what is known of the directories above
 	known   *origin           // set by the recorder when it is visited
 	attrs   map[string][]byte // of up
@@ -32,6 +33,15 @@ type pair struct {
 
 // deleted reports a whiteout or an implied deletion.
 func (p *pair) deleted() bool { return p.up == nil }
+
+// covers reports that the path deletes what the host has below it, or would have
+// if something were there.
+func (p *pair) covers() bool {
+	if p.up.isDir() {
+		return p.opaque
+	}
+	return p.cover == "" && p.lo.isDir()
+}
 
 // walker walks one layer's upper and lower side by side, by descriptor.
 type walker struct {
@@ -56,6 +66,7 @@ func (w *walker) walk() error {
 		return err
 	}
 	p := &pair{path: w.layer.path(""), up: up, lo: lo, way: way{same: true, still: true}, attrs: attrs, mount: w.layer.lower, foreign: w.layer.foreign(), top: true}
+	p.opaque = opaque(attrs)
 	if err := w.visit(p); err != nil {
 		return err
 	}
@@ -74,7 +85,7 @@ func (w *walker) dir(p *pair, up, lo int) error {
 			return err
 		}
 	}
-	if lo < 0 || !opaque(p.attrs) {
+	if lo < 0 || !p.opaque {
 		return nil
 	}
 	below, err := names(lo)
@@ -123,6 +134,9 @@ func (w *walker) entry(parent *pair, up, lo int, name string) error {
 	} else if err != nil {
 		return err
 	}
+	// Overlayfs marks the outermost directory only: below one that shows nothing
+	// of the host's, no directory does.
+	p.opaque = u.isDir() && (parent.opaque || opaque(p.attrs))
 	if p.lo.isDir() && !u.isDir() && !p.covered {
 		if err := w.expand(p, lo, name, p.path); err != nil {
 			return err
