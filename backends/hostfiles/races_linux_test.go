@@ -29,7 +29,26 @@ func TestHostChangedBeforeTheSwap(t *testing.T) {
 		"a new file's name is taken": func(f *fixture) { f.put("etc/new", "file:theirs") },
 		"a deleted directory fills":  func(f *fixture) { f.put("etc/gone/late", "file:late") },
 		"deep in it, too":            func(f *fixture) { f.put("etc/gone/sub/late", "file:late") },
-		"a directory's mode changes": func(f *fixture) { f.ok(os.Chmod(f.path("etc/mode"), 0o1777)) },
+		"a file in it is written": func(f *fixture) {
+			f.put("etc/gone/sub/x", "file:y")
+			f.ok(os.Chtimes(f.path("etc/gone/sub/x"), old, old))
+		},
+		"only the mode of a file in it changes": func(f *fixture) { f.ok(os.Chmod(f.path("etc/gone/sub/x"), 0o600)) },
+		"a file in it gets an attribute":        func(f *fixture) { f.ok(unix.Setxattr(f.path("etc/gone/sub/x"), "user.k", nil, 0)) },
+		"a symlink in it points elsewhere": func(f *fixture) {
+			f.ok(os.Remove(f.path("etc/gone/l")))
+			f.put("etc/gone/l", "link:elsewhere")
+		},
+		"a symlink in it becomes a file": func(f *fixture) {
+			f.ok(os.Remove(f.path("etc/gone/l")))
+			f.put("etc/gone/l", "file:theirs")
+		},
+		"a directory in it becomes a file": func(f *fixture) {
+			f.ok(os.Remove(f.path("etc/gone/empty")))
+			f.put("etc/gone/empty", "file:theirs")
+		},
+		"only the mode of a directory in it changes": func(f *fixture) { f.ok(os.Chmod(f.path("etc/gone/sub"), 0o1777)) },
+		"a directory's mode changes":                 func(f *fixture) { f.ok(os.Chmod(f.path("etc/mode"), 0o1777)) },
 		"the directory is replaced by a symlink": func(f *fixture) {
 			f.ok(os.Rename(f.path("etc"), f.path("moved")))
 			f.put("victim/a", "file:victim")
@@ -44,6 +63,8 @@ func TestHostChangedBeforeTheSwap(t *testing.T) {
 			f := newFixture(t)
 			f.put("etc/a", "file:old")
 			f.put("etc/gone/sub/x", "file:x")
+			f.put("etc/gone/l", "link:t")
+			f.put("etc/gone/empty", "dir")
 			f.put("etc/mode", "dir")
 			f.put("etc/other", "file:other")
 			f.age()
@@ -51,6 +72,7 @@ func TestHostChangedBeforeTheSwap(t *testing.T) {
 				f.change("/etc/other", "file:changed"), // swapped before or after, and taken back
 				f.change("/etc/a", "file:new"), f.change("/etc/new", "file:new"),
 				f.change("/etc/gone", "none"), f.change("/etc/gone/sub", "none"), f.change("/etc/gone/sub/x", "none"),
+				f.change("/etc/gone/l", "none"), f.change("/etc/gone/empty", "none"),
 				f.change("/etc/mode", "dir"),
 			})
 			upset(f)

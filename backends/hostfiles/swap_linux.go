@@ -49,7 +49,7 @@ func (h *Host) Swap(ctx context.Context, steps []backends.Step) error {
 type swapper struct {
 	*tree
 	steps   []backends.Step
-	carried map[string]map[change.Path]bool
+	carried map[string]map[change.Path]backends.Step
 }
 
 // leaves reports that step i is, for now, the last in its directory.
@@ -196,25 +196,26 @@ func retime(dir int, name string, e *change.Entry) error {
 	return nil
 }
 
-// carriedBy lists, by the name of each carrying step, the paths that it takes
+// carriedBy lists, by the name of each carrying step, the steps that it takes
 // along. For all at once: thousands of directories may go in one transaction.
-func carriedBy(steps []backends.Step) map[string]map[change.Path]bool {
-	all := map[string]map[change.Path]bool{}
+func carriedBy(steps []backends.Step) map[string]map[change.Path]backends.Step {
+	all := map[string]map[change.Path]backends.Step{}
 	for _, s := range steps {
 		name := s.Place.Within
 		if name == "" {
 			continue
 		}
 		if all[name] == nil {
-			all[name] = map[change.Path]bool{}
+			all[name] = map[change.Path]backends.Step{}
 		}
-		all[name][s.Change.Path] = true
+		all[name][s.Change.Path] = s
 	}
 	return all
 }
 
-// complete refuses a directory that holds what the plan does not know.
-func complete(dir int, name string, p change.Path, known map[change.Path]bool) error {
+// complete refuses a directory that holds what the plan does not know, or knows
+// otherwise: its rename took along whatever was in it by then.
+func complete(dir int, name string, p change.Path, known map[change.Path]backends.Step) error {
 	fd, err := openBelow(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return os.NewSyscallError("openat2", err)
@@ -226,12 +227,18 @@ func complete(dir int, name string, p change.Path, known map[change.Path]bool) e
 	}
 	for _, n := range list {
 		q := join(p, n)
-		if !known[q] {
+		s, ok := known[q]
+		if !ok {
 			return fmt.Errorf("%w: the plan does not know %s", backends.ErrHostChanged, q)
 		}
 		at, err := stat(fd, n)
 		if err != nil {
 			return err
+		}
+		if same, err := original(fd, n, at, s, at.dev); err != nil {
+			return err
+		} else if !same {
+			return fmt.Errorf("%w: %s was replaced or changed meanwhile", backends.ErrHostChanged, q)
 		}
 		if at.fmt == unix.S_IFDIR {
 			if err := complete(fd, n, q, known); err != nil {
