@@ -53,6 +53,7 @@ var suites = []suite{
 	{pkg: "backends/internal/upper", bench: "BenchmarkDiff$", rounds: 5, rows: []row{
 		{what: "difference of 10 000 changed files, against 1 000", ours: "first-10k-ms", theirs: "first-1k-ms", ratio: "first-10k/first-1k", bar: 12},
 		{what: "of 1 000 with a large host below, against a small one", ours: "first-1k-large-ms", theirs: "first-1k-ms", ratio: "first-1k-large/first-1k", bar: 1.2},
+		{what: "the same in processor time", ours: "first-1k-large-cpu-ms", theirs: "first-1k-cpu-ms", ratio: "first-1k-large-cpu/first-1k-cpu", bar: 1.2},
 		{what: "the same with origins recorded", ours: "again-1k-large-ms", theirs: "again-1k-ms", ratio: "again-1k-large/again-1k", bar: 1.2},
 	}},
 	{pkg: "cmd/netsandbox", bench: "BenchmarkTrial$", rounds: 10, rows: []row{

@@ -28,11 +28,11 @@ func BenchmarkDiff(b *testing.B) {
 		for name, l := range labs {
 			must(b, os.RemoveAll(l.env+"/origins.log"))
 			must(b, os.RemoveAll(l.env+"/hashes"))
-			s.Time("first-"+name, func() { l.diff(b) })
-			s.Time("again-"+name, func() { l.diff(b) })
+			s.Cost("first-"+name, func() { l.diff(b) })
+			s.Cost("again-"+name, func() { l.diff(b) })
 		}
 	}
-	s.Report(b, "first-10k/first-1k", "again-10k/again-1k", "first-1k-large/first-1k", "again-1k-large/again-1k")
+	s.Report(b, "first-10k/first-1k", "again-10k/again-1k", "first-1k-large/first-1k", "again-1k-large/again-1k", "first-10k-cpu/first-1k-cpu", "first-1k-large-cpu/first-1k-cpu")
 	b.ReportMetric(float64(large), "large-inodes")
 }
 

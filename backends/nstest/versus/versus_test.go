@@ -34,3 +34,15 @@ func TestReport(t *testing.T) {
 		}
 	}
 }
+
+func TestCostIsOfWork(t *testing.T) {
+	var s Series
+	s.Cost("work", func() {
+		for begun := processor(); processor()-begun < 20*time.Millisecond; {
+			math.Sqrt(2)
+		}
+	})
+	if got := s.Median("work-cpu-ms"); got < 20 || s.Median("work-ms") == 0 {
+		t.Errorf("processor time = %v ms, time = %v ms; want at least 20", got, s.Median("work-ms"))
+	}
+}
