@@ -101,7 +101,7 @@ func attacked(t *testing.T, victim func(*env, backends.Probe) error) attack {
 		}
 		report <- out.Bytes()
 	}()
-	eventually(t, "the hostile server listens", func() bool {
+	until(t, "the hostile server listens", func() bool {
 		return e.canary(backends.InCandidate, shell("test -S "+hostileSocket)).OK()
 	})
 	p.Env = role("client")

@@ -46,22 +46,6 @@ func alive(text string) (n int) {
 	return n
 }
 
-// eventually waits for a condition that other processes bring about.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("in vain: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 func TestCanaryInEveryWorld(t *testing.T) {
 	e := newEnv(t)
 	if status, out := e.run("sh", "-c", "echo staged >/etc/canary-file"); status != 0 {
@@ -168,12 +152,12 @@ func TestCanaryEndsWithItsCaller(t *testing.T) {
 			_, err := e.view().Canary(ctx, where, shell("sleep "+token+" & sleep "+token))
 			done <- err
 		}()
-		eventually(t, "canary runs", func() bool { return alive("sleep\x00"+token) == 2 })
+		until(t, "canary runs", func() bool { return alive("sleep\x00"+token) == 2 })
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("in %s: %v", where, err)
 		}
-		eventually(t, "canary is gone", func() bool { return alive(token) == 0 })
+		until(t, "canary is gone", func() bool { return alive(token) == 0 })
 	}
 }
 
@@ -191,7 +175,7 @@ func TestCanaryEndsWithTheHolder(t *testing.T) {
 			done <- err
 		}()
 	}
-	eventually(t, "canaries run", func() bool { return alive("sleep\x00"+token) == len(worlds) })
+	until(t, "canaries run", func() bool { return alive("sleep\x00"+token) == len(worlds) })
 	if err := unix.Kill(s.Holder, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +184,7 @@ func TestCanaryEndsWithTheHolder(t *testing.T) {
 			t.Error("a canary of a dead holder has an outcome")
 		}
 	}
-	eventually(t, "canaries are gone", func() bool { return alive(token) == 0 })
+	until(t, "canaries are gone", func() bool { return alive(token) == 0 })
 }
 
 // A command that arrives while nothing lives in the view makes it be built
@@ -212,7 +196,7 @@ func TestCommandsSpareCandidates(t *testing.T) {
 	p := shell("sleep " + token)
 	p.Timeout = 2 * time.Second
 	go func() { done <- e.canary(backends.InCandidate, p) }()
-	eventually(t, "candidate runs", func() bool { return alive("sleep\x00"+token) == 1 })
+	until(t, "candidate runs", func() bool { return alive("sleep\x00"+token) == 1 })
 	if status, out := e.run("true"); status != 0 {
 		t.Errorf("command beside a candidate: %d %s", status, out)
 	}
@@ -230,7 +214,7 @@ func TestStopEndsCandidates(t *testing.T) {
 		_, err := e.view().Canary(t.Context(), backends.InCandidate, shell("sleep "+token))
 		done <- err
 	}()
-	eventually(t, "candidate runs", func() bool { return alive("sleep\x00"+token) == 1 })
+	until(t, "candidate runs", func() bool { return alive("sleep\x00"+token) == 1 })
 	if err := e.view().Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -58,12 +58,23 @@ func connect(t *testing.T, network, listen, dial, iface string) pair {
 	return pair{c.(*net.TCPConn), s.(*net.TCPConn)}
 }
 
+// newLink makes eth9 with an address. It can be dialled only when the kernel has
+// made a local route of it, which it does later, in a work queue, also where it
+// looks for no duplicate.
+func newLink(t *testing.T, addr string) {
+	t.Helper()
+	run(t, "ip", "tuntap", "add", "dev", "eth9", "mode", "tap")
+	run(t, "ip", "addr", "add", addr+"/64", "dev", "eth9", "nodad")
+	run(t, "ip", "link", "set", "eth9", "up")
+	until(t, addr+" is local", func() bool {
+		return strings.Contains(run(t, "ip", "-6", "route", "show", "table", "local"), "local "+addr+" ")
+	})
+}
+
 func TestConnectionsOfBothFamilies(t *testing.T) {
 	nstest.New(t, nstest.TUN, nstest.Tool("ip"))
-	run(t, "ip", "tuntap", "add", "dev", "eth9", "mode", "tap")
+	newLink(t, "2001:db8::7")
 	run(t, "ip", "addr", "add", "192.0.2.7/24", "dev", "eth9")
-	run(t, "ip", "addr", "add", "2001:db8::7/64", "dev", "eth9", "nodad")
-	run(t, "ip", "link", "set", "eth9", "up")
 
 	self := backends.Connection{PID: os.Getpid(), Comm: processName(os.Getpid())}
 	var want []backends.Connection
@@ -156,9 +167,7 @@ func TestConnectionsNotYetAccepted(t *testing.T) {
 
 func TestConnectionsLinkLocalHasZone(t *testing.T) {
 	nstest.New(t, nstest.TUN, nstest.Tool("ip"))
-	run(t, "ip", "tuntap", "add", "dev", "eth9", "mode", "tap")
-	run(t, "ip", "addr", "add", "fe80::7/64", "dev", "eth9", "nodad")
-	run(t, "ip", "link", "set", "eth9", "up")
+	newLink(t, "fe80::7")
 	p := connect(t, "tcp6", "[fe80::7%eth9]:0", "fe80::7%eth9", "")
 	got, err := Connections{}.Connections(t.Context())
 	if err != nil {

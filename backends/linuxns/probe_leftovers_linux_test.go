@@ -80,7 +80,7 @@ func TestLeftoverProcesses(t *testing.T) {
 	}
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 	what := fmt.Sprintf("process %d (%s)", c.Process.Pid, builder.InitArgv0)
-	eventually(t, "the stray is found", func() bool { return holds(strayProcesses(""), "process", what) })
+	until(t, "the stray is found", func() bool { return holds(strayProcesses(""), "process", what) })
 
 	e := newEnv(t)
 	s, err := e.view().Status(t.Context())

@@ -140,10 +140,10 @@ func (e *env) live() int {
 // until waits for a condition.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(15 * time.Second)
 	for !f() {
 		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within 15 s: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
