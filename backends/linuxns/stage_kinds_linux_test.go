@@ -115,12 +115,13 @@ func TestStageKeepsHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, at := range []int64{1 << 20, 1 << 30} {
+	const size = 256 << 20
+	for _, at := range []int64{1 << 20, size} {
 		if _, err := f.WriteAt([]byte("data"), at); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Truncate(1<<30 + 1<<20); err != nil {
+	if err := f.Truncate(size + 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	e := newEnv(t, func(s *backends.Spec) { s.Base = dir })
@@ -138,7 +139,7 @@ func TestStageKeepsHoles(t *testing.T) {
 	}
 	want := strings.Fields(e.must("sha256sum", candidate))[0]
 	for _, c := range d.Changes {
-		if c.New.SHA256 != want || !c.New.Sparse || c.New.Size != 1<<30+1<<20 {
+		if c.New.SHA256 != want || !c.New.Sparse || c.New.Size != size+1<<20 {
 			t.Errorf("%s: %+v, want sha256 %s, sparse", c.Path, *c.New, want)
 		}
 	}
