@@ -78,8 +78,16 @@ func (f *preflight) block(what string, p change.Path, reason, fix string) {
 func (f *preflight) look(c *change.Change) error {
 	up, _ := split(c.Path)
 	if maker := f.maker(up); maker != "" {
-		// The directory is made by the plan; only content has to fit.
-		return errors.Join(f.need(c, maker), f.holds(c, maker))
+		// The directory is made by the plan; only content has to fit. Where it cannot
+		// be made was named with it.
+		err := f.need(c, maker)
+		if err == nil {
+			err = f.holds(c, maker)
+		}
+		if absent(err) || errors.Is(err, unix.ELOOP) {
+			return nil
+		}
+		return err
 	}
 	if c.Path != "/" {
 		dir, _, err := f.parent(c.Path)

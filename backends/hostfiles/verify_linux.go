@@ -20,7 +20,10 @@ func (h *Host) Verify(ctx context.Context, steps []backends.Step) ([]backends.Le
 		}
 		found := t.differs(s, now)
 		if found == "" {
-			return nil, nil
+			found, err = t.orphaned(s)
+		}
+		if found == "" || err != nil {
+			return nil, err
 		}
 		return &backends.Leftover{
 			Subject: s.Change.Path.String(), Found: found, Wanted: describe(s.Change.New),
@@ -65,6 +68,31 @@ func (t *tree) differs(s backends.Step, now *change.Entry) string {
 		return "an equal object that is not the one put there"
 	}
 	return ""
+}
+
+// orphaned says why what a step took away has no directory to come back to. That
+// nothing is at its path is true of any other directory, too.
+func (t *tree) orphaned(s backends.Step) (string, error) {
+	if s.Change.New != nil || s.Place.Within != "" || s.Place.Parent == nil {
+		return "", nil
+	}
+	dir, _, err := t.parent(s.Change.Path)
+	switch {
+	case absent(err):
+		return "no directory is above it any more", nil
+	case errors.Is(err, unix.ELOOP):
+		return "a directory above it became a symlink", nil
+	case err != nil:
+		return "", fmt.Errorf("verify %s: %w", s.Change.Path, err)
+	}
+	up, err := t.above(dir)
+	if err != nil {
+		return "", fmt.Errorf("verify %s: %w", s.Change.Path, err)
+	}
+	if up.ino != s.Place.Parent.Ino {
+		return "the directory above it is another one", nil
+	}
+	return "", nil
 }
 
 // Originals compares the exchanged originals with what the snapshot saw. They
