@@ -149,12 +149,8 @@ func labels(dir int) (map[string][]byte, error) {
 	return all, err
 }
 
-// setTime sets the modification time, in nanoseconds; 0 leaves it. The access
-// time stays.
+// setTime sets the modification time, in nanoseconds. The access time stays.
 func setTime(dir int, name string, mtime int64) error {
-	if mtime == 0 {
-		return nil
-	}
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
 		flags = unix.AT_EMPTY_PATH

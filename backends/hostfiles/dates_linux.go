@@ -22,13 +22,14 @@ func foresee(steps []backends.Step, now int64) {
 	}
 	for i := range steps {
 		s := &steps[i]
-		if s.Place.DirBefore == 0 {
+		if s.Place.Within != "" {
 			continue
 		}
 		d := touched(*s)
+		mtime, ok := planned[d]
 		switch {
-		case planned[d] != 0:
-			s.Place.DirAfter = planned[d]
+		case ok:
+			s.Place.DirAfter = mtime
 		case actOf(s.Change) == actInPlace:
 			s.Place.DirAfter = s.Place.DirBefore
 		default:
@@ -57,7 +58,7 @@ func (u *undoer) judge() error {
 	halfway, known := false, false
 	for _, s := range u.steps {
 		d := touched(s)
-		if _, seen := u.dates[d]; seen || s.Place.DirBefore == 0 || s.Place.Within != "" {
+		if _, seen := u.dates[d]; seen || s.Place.Within != "" {
 			continue
 		}
 		n, err := u.dirNode(d)
