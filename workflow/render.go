@@ -42,7 +42,7 @@ func readHost(path change.Path) ([]byte, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
 		return nil, nil
 	}
-	// A link or a FIFO may stand there by now: the one is not the file, the other
+	// Something else may stand there by now: a link is not the file, and a FIFO
 	// would make the reader wait.
 	f, err := os.OpenFile(string(path), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) {
@@ -52,6 +52,9 @@ func readHost(path change.Path) ([]byte, error) {
 		return nil, fmt.Errorf("read host file: %w", err)
 	}
 	defer f.Close()
+	if fi, err := f.Stat(); err == nil && !fi.Mode().IsRegular() {
+		return nil, nil
+	}
 	b, err := io.ReadAll(io.LimitReader(f, change.DiffLimit))
 	if err != nil {
 		return nil, fmt.Errorf("read host file: %w", err)
