@@ -85,6 +85,10 @@ func files(n, size string) []row {
 	return []row{
 		against("transaction of "+n+" files, against cp -a and sync -f", "cp+sync", 1),
 		against("the same, against a copy first, then cp -a and sync -f", "backup+cp+sync", 0),
+		{
+			what: "the same in processor time", ours: apply + "-cpu-ms", theirs: "backup+cp+sync-" + size + "-cpu-ms",
+			ratio: apply + "-cpu/backup+cp+sync-" + size + "-cpu",
+		},
 		against("the same, against rsync -a and sync -f", "rsync+sync", 0),
 		{what: "undo of it, against the apply", ours: undo + "-ms", theirs: apply + "-ms", ratio: undo + "/" + apply, bar: 0.5},
 	}

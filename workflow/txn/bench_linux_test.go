@@ -44,7 +44,7 @@ func BenchmarkApply(b *testing.B) {
 		for _, than := range []string{"cp+sync", "backup+cp+sync", "rsync+sync"} {
 			ratios = append(ratios, "apply-"+size+"/"+than+"-"+size)
 		}
-		ratios = append(ratios, "undo-"+size+"/apply-"+size)
+		ratios = append(ratios, "undo-"+size+"/apply-"+size, "apply-"+size+"-cpu/backup+cp+sync-"+size+"-cpu")
 	}
 	s.Report(b, ratios...)
 }
@@ -82,7 +82,7 @@ func round(b *testing.B, disk string, n int, size string, s *versus.Series) {
 	ctx := context.Background()
 	host := hostfiles.New(w.root)
 	var x *Txn
-	took := time.Duration(0)
+	took, used := time.Duration(0), versus.Processor()
 	phase := func(name string, f func() error) {
 		took += s.Time("apply-"+name+"-"+size, func() { w.ok(f()) })
 	}
@@ -110,8 +110,9 @@ func round(b *testing.B, disk string, n int, size string, s *versus.Series) {
 		return err
 	})
 	s.Took("apply-"+size, took)
+	s.Took("apply-"+size+"-cpu", versus.Processor()-used)
 	unix.Sync()
-	s.Time("undo-"+size, func() {
+	s.Cost("undo-"+size, func() {
 		left, err := x.Undo(ctx, host, Applier, "")
 		w.ok(err)
 		if len(left) > 0 {
@@ -122,14 +123,18 @@ func round(b *testing.B, disk string, n int, size string, s *versus.Series) {
 	over := func(name string, argv ...string) {
 		fill(w.root, "old")
 		unix.Sync()
+		used := time.Duration(0)
 		s.Time(name+"-"+size, func() {
 			for _, c := range [][]string{argv, {"sync", "-f", w.root}} {
-				out, err := exec.Command(c[0], c[1:]...).CombinedOutput()
+				cmd := exec.Command(c[0], c[1:]...)
+				out, err := cmd.CombinedOutput()
 				if err != nil {
 					b.Fatalf("%v: %v\n%s", c, err, out)
 				}
+				used += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 			}
 		})
+		s.Took(name+"-"+size+"-cpu", used)
 	}
 	over("cp+sync", "cp", "-a", src+"/.", w.root+"/")
 	over("backup+cp+sync", "sh", "-c", `cp -a "$1" "$2" && cp -a "$3/." "$1/"`, "sh", w.root, filepath.Join(at, "backup"), src)

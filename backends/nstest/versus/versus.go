@@ -33,13 +33,14 @@ func (s *Series) Time(name string, f func()) time.Duration {
 // threads, used: "diff-cpu-ms" for "diff". It does not grow with what others do at
 // the same time, and is silent about waiting.
 func (s *Series) Cost(name string, f func()) time.Duration {
-	before := processor()
+	before := Processor()
 	took := s.Time(name, f)
-	s.Took(name+"-cpu", processor()-before)
+	s.Took(name+"-cpu", Processor()-before)
 	return took
 }
 
-func processor() time.Duration {
+// Processor is the processor time that this process has used.
+func Processor() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		panic(err) // EFAULT or EINVAL only

@@ -38,7 +38,7 @@ func TestReport(t *testing.T) {
 func TestCostIsOfWork(t *testing.T) {
 	var s Series
 	s.Cost("work", func() {
-		for begun := processor(); processor()-begun < 20*time.Millisecond; {
+		for begun := Processor(); Processor()-begun < 20*time.Millisecond; {
 			math.Sqrt(2)
 		}
 	})
