@@ -91,7 +91,8 @@ func forgetUntil(t *testing.T, trace func(point string)) (*world, *Txn) {
 	func() {
 		defer func() {
 			TestOnlyStep = nil
-			if r := recover(); r != nil && r != errCut {
+			r := recover()
+			if err, _ := r.(error); r != nil && !errors.Is(err, errCut) {
 				panic(r)
 			}
 		}()
