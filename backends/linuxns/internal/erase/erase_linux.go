@@ -24,8 +24,9 @@ func (e *MountedError) Error() string {
 }
 
 // Tree deletes one entry of a directory with everything below it. When it
-// returns without an error, all of it is gone. Where something is mounted in it,
-// nothing is deleted.
+// returns without an error, all of it is gone, though somebody else may have
+// deleted it at the same time. Where something is mounted in it, nothing is
+// deleted.
 func Tree(dir, name string) error {
 	path := filepath.Join(dir, name)
 	mounted, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
@@ -70,16 +71,27 @@ func (e *eraser) entry(dir int, name string, depth int) error {
 	case !errors.Is(err, unix.EISDIR):
 		return named(name, err)
 	case depth >= levels:
+		err = e.insist(dir, name, func() error { return e.lift(dir, name) })
+	default:
+		if err = e.empty(dir, name, depth); err == nil {
+			err = e.insist(dir, name, func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) })
+		}
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return nil // what is below answers for itself, so it is this one that is gone
+	}
+	return named(name, err)
+}
+
+// lift moves a directory up, under a name that nobody else has lifted one to.
+func (e *eraser) lift(dir int, name string) error {
+	for {
 		e.moved++
-		to := ".netsandbox-" + strconv.Itoa(e.moved)
-		return named(name, e.insist(dir, name, func() error {
-			return unix.Renameat2(dir, name, e.top, to, unix.RENAME_NOREPLACE)
-		}))
+		err := unix.Renameat2(dir, name, e.top, ".netsandbox-"+strconv.Itoa(e.moved), unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
 	}
-	if err := e.empty(dir, name, depth); err != nil {
-		return named(name, err)
-	}
-	return named(name, e.insist(dir, name, func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }))
 }
 
 // empty deletes everything in a directory.

@@ -104,6 +104,27 @@ func TestManyFilesGo(t *testing.T) {
 	gone(t, dir)
 }
 
+// A discard and a recover may find the same tree to delete.
+func TestTwoDeleteTheSameTree(t *testing.T) {
+	dir, at := tree(t)
+	for i := range 300 {
+		deep := filepath.Join(at, fmt.Sprintf("d%d/e/f", i%100), fmt.Sprint(i))
+		ok(t, os.MkdirAll(deep, 0o755))
+		ok(t, os.WriteFile(filepath.Join(deep, "file"), nil, 0o600))
+	}
+	all := make(chan error)
+	const deleters = 4
+	for range deleters {
+		go func() { all <- Tree(dir, "tree") }()
+	}
+	for range deleters {
+		if err := <-all; err != nil {
+			t.Error(err)
+		}
+	}
+	gone(t, dir)
+}
+
 func TestWhatIsMountedInItIsNotEntered(t *testing.T) {
 	nstest.New(t, nstest.Root)
 	dir, at := tree(t)
