@@ -21,6 +21,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/internal/xattr"
 	"github.com/netsandbox/netsandbox/backends/nstest"
+	"github.com/netsandbox/netsandbox/backends/nstest/manifest"
 )
 
 func TestMain(m *testing.M) { nstest.Main(m) }
@@ -108,29 +109,12 @@ func (f *fixture) walk(visit func(full string, fi fs.FileInfo)) {
 	}))
 }
 
-// manifest renders the host: bytes, mode, owner, modification time, target.
+// manifest renders everything about the host that can be told.
 func (f *fixture) manifest() string {
 	f.t.Helper()
-	var b strings.Builder
-	f.walk(func(full string, fi fs.FileInfo) {
-		rel, err := filepath.Rel(f.dir, full)
-		f.ok(err)
-		var u unix.Stat_t
-		f.ok(unix.Lstat(full, &u))
-		fmt.Fprintf(&b, "%q %v %d:%d %s", rel, fi.Mode(), u.Uid, u.Gid, fi.ModTime().UTC().Format(time.RFC3339Nano))
-		switch {
-		case fi.Mode().IsRegular():
-			c, err := os.ReadFile(full)
-			f.ok(err)
-			fmt.Fprintf(&b, " %x", sha256.Sum256(c))
-		case fi.Mode()&fs.ModeSymlink != 0:
-			l, err := os.Readlink(full)
-			f.ok(err)
-			fmt.Fprintf(&b, " -> %q", l)
-		}
-		b.WriteByte('\n')
-	})
-	return b.String()
+	lines, err := manifest.Read(f.dir, manifest.Options{})
+	f.ok(err)
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // xattrs returns all extended attributes of p itself.

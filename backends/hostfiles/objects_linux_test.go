@@ -240,7 +240,7 @@ func TestFullDiskWhileStaging(t *testing.T) {
 func withoutTimesOf(manifest, dir string) string {
 	var b strings.Builder
 	for line := range strings.Lines(manifest) {
-		if !strings.HasPrefix(line, `"`+dir+`" `) && !strings.HasPrefix(line, `"." `) {
+		if !strings.HasPrefix(line, "./"+dir+" ") && !strings.HasPrefix(line, ". ") {
 			b.WriteString(line)
 		}
 	}
