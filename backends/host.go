@@ -108,4 +108,7 @@ type Leftover struct {
 	Found   string `json:"found"`
 	Wanted  string `json:"wanted"`
 	Fix     string `json:"fix"`
+	// Missing says that what was not found is an exchanged original, of which a
+	// second copy may be had.
+	Missing bool `json:"-"`
 }

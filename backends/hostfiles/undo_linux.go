@@ -31,7 +31,7 @@ func (h *Host) Undo(_ context.Context, steps []backends.Step) ([]backends.Leftov
 			errs = append(errs, fmt.Errorf("undo %s: %w", s.Change.Path, err))
 		}
 	}
-	errs = append(errs, u.redate(), u.apart(), t.flushSwapped(steps, u.did < u.duties()))
+	errs = append(errs, u.redate(), u.apart(), u.carriedBack(), t.flushSwapped(steps, u.did < u.duties()))
 	return u.left, errors.Join(errs...)
 }
 

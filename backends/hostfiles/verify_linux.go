@@ -112,26 +112,28 @@ func (h *Host) Originals(ctx context.Context, steps []backends.Step) ([]backends
 }
 
 func (t *tree) rewritten(s backends.Step, tops map[string]change.Path) (*backends.Leftover, error) {
-	hidden, err := t.place(s.Place.Dir)
-	if err != nil {
-		return nil, err
-	}
 	at := slotOf(s, tops)
 	old := s.Change.Old
 	was := &node{fmt: unix.S_IFREG, size: old.Size, held: old.Size}
 	if old.Sparse {
 		was.held = 0
 	}
-	n, sum, err := t.read(hidden, at, was)
+	var n *node
+	var sum string
+	hidden, err := t.place(s.Place.Dir)
+	if err == nil {
+		n, sum, err = t.read(hidden, at, was)
+	}
 	where := join(s.Place.Dir, at)
 	l := &backends.Leftover{
 		Subject: s.Change.Path.String(), Wanted: describe(old),
 		Fix: fmt.Sprintf("diff -- %s %s", quote(where), quote(s.Change.Path)),
 	}
 	switch {
-	case errors.Is(err, unix.ENOENT):
+	case absent(err):
 		l.Found, l.Fix = "its original is no longer at "+where.String(), ""
-		return l, nil
+		l.Missing, err = restorable(hidden, s)
+		return l, err
 	case err != nil:
 		return nil, err
 	case sum == old.SHA256:

@@ -3,6 +3,8 @@ package txn
 import (
 	"context"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -122,7 +124,8 @@ func (t *Txn) Swap(ctx context.Context, host backends.Host) error {
 }
 
 // Verify compares the host with the plan, and the exchanged originals with the
-// snapshot. It needs no lock: it reads.
+// snapshot. It needs no lock: it reads. After the commit an original that somebody
+// tidied away counts for nothing as long as there is the second copy.
 func (t *Txn) Verify(ctx context.Context, host backends.Host) ([]backends.Leftover, error) {
 	left, err := host.Verify(ctx, t.Steps())
 	if err != nil {
@@ -133,6 +136,11 @@ func (t *Txn) Verify(ctx context.Context, host backends.Host) ([]backends.Leftov
 		return left, nil
 	}
 	more, err := a.Originals(ctx, t.Steps())
+	if t.Status() == Committed {
+		if _, serr := os.Stat(t.originals()); serr == nil {
+			more = slices.DeleteFunc(more, func(l backends.Leftover) bool { return l.Missing })
+		}
+	}
 	return append(left, more...), err
 }
 
