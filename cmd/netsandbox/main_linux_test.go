@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,6 +24,12 @@ func TestMain(m *testing.M) {
 		main()
 	case name == "lab":
 		os.Exit(lab(os.Args[1:]))
+	}
+	// A shell starts what it runs in the background with interrupts ignored, and
+	// that goes on to every child: the scripts would wait for good for the servers
+	// that they interrupt.
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	nstest.Main(m)
 }
