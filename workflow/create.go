@@ -179,8 +179,8 @@ func (w *Workflow) intend(ctx context.Context, spec backends.Spec, o CreateOptio
 // live row is what a crash between discard's steps left; it is put aside.
 func (w *Workflow) build(ctx context.Context, spec backends.Spec) (backends.Created, error) {
 	if _, err := os.Lstat(spec.Dir); err == nil {
-		if err := os.Rename(spec.Dir, filepath.Join(w.Dir, tombstonesDir, ulid.Make().String())); err != nil {
-			return backends.Created{}, fmt.Errorf("put aside old directory: %w", err)
+		if err := w.putAside(spec.Dir, identity(spec.Dir)); err != nil {
+			return backends.Created{}, err
 		}
 	}
 	if err := os.Mkdir(spec.Dir, 0o700); err != nil {

@@ -2,11 +2,14 @@ package workflow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/guards"
@@ -93,10 +96,57 @@ func (w *Workflow) end(ctx context.Context, name string, allowed func(place) err
 // bury moves an environment's directory out of the way and lets the backend end
 // and delete it. It is repeatable; recover finishes what a crash interrupted.
 func (w *Workflow) bury(ctx context.Context, spec backends.Spec) error {
-	tomb := filepath.Join(w.Dir, tombstonesDir, spec.ID)
-	if err := os.Rename(spec.Dir, tomb); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("move %s to the tombstones: %w", spec.Name, err)
+	if id := identity(spec.Dir); id == "" || id == spec.ID { // otherwise the name is another's already
+		if err := os.Rename(spec.Dir, w.tomb(spec.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("move %s to the tombstones: %w", spec.Name, err)
+		}
 	}
+	return w.erase(ctx, spec)
+}
+
+// tomb is where the directory of an environment goes that ended.
+func (w *Workflow) tomb(id string) string { return filepath.Join(w.Dir, tombstonesDir, id) }
+
+// putAside moves a directory that still has the name of an environment which
+// ended. Whoever ended it holds its lock for as long as they are at it. The
+// name may be another's by now, so its own word says whose the directory is.
+func (w *Workflow) putAside(dir, id string) error {
+	l, err := execlog.EnvLock(dir, execlog.Exclusive, false)
+	if errors.Is(err, execlog.ErrGone) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if identity(dir) != id {
+		return nil
+	}
+	if id == "" {
+		id = ulid.Make().String() // it has none yet: nothing was made in it
+	}
+	if err := os.Rename(dir, w.tomb(id)); err != nil {
+		return fmt.Errorf("put aside old directory: %w", err)
+	}
+	return nil
+}
+
+// identity is the id of the environment that a directory was made for, or "".
+func identity(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, specFile))
+	if err != nil {
+		return ""
+	}
+	var spec backends.Spec
+	if json.Unmarshal(b, &spec) != nil {
+		return ""
+	}
+	return spec.ID
+}
+
+// erase lets the backend end and delete what lies at the tombstone.
+func (w *Workflow) erase(ctx context.Context, spec backends.Spec) error {
+	tomb := w.tomb(spec.ID)
 	if _, err := os.Lstat(tomb); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

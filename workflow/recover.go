@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/states"
@@ -212,26 +211,39 @@ func (w *Workflow) reopen(ctx context.Context) error {
 	return err
 }
 
-// exhume finishes discards: what lies among the tombstones is not named by any
-// live environment. One that cannot be deleted yet is named, and keeps no other
-// command from its work: it is nothing of the host's.
+// exhume finishes discards: what lies among the tombstones, or under the name of
+// an environment that ended, is no live environment's. One that cannot be deleted
+// yet is named, and keeps no other command from its work: it is nothing of the
+// host's.
 func (w *Workflow) exhume(ctx context.Context, doc *report.Recovered) error {
 	var ended []journal.Env
+	live := map[string]bool{}
 	err := w.store.View(ctx, func(tx *journal.Tx) (err error) {
-		ended, err = tx.EndedEnvs()
+		if ended, err = tx.EndedEnvs(); err != nil {
+			return err
+		}
+		envs, err := tx.Envs()
+		for _, e := range envs {
+			live[e.Name] = true
+		}
 		return err
 	})
 	for _, e := range ended {
-		tomb := filepath.Join(w.Dir, tombstonesDir, e.ID)
-		if _, serr := os.Lstat(tomb); serr != nil {
-			continue
+		if dir := w.envDir(e.Name); !live[e.Name] && identity(dir) == e.ID {
+			if aerr := w.putAside(dir, e.ID); aerr != nil {
+				doc.Left = append(doc.Left, backends.Leftover{Subject: dir, Found: aerr.Error(), Wanted: "nothing", Fix: "netsandbox recover"})
+				continue
+			}
+		}
+		if _, serr := os.Lstat(w.tomb(e.ID)); serr != nil {
+			continue // long gone
 		}
 		p, perr := w.placed(e)
 		if perr != nil {
 			continue // another user's
 		}
-		if berr := w.bury(ctx, p.spec); berr != nil {
-			doc.Left = append(doc.Left, backends.Leftover{Subject: tomb, Found: berr.Error(), Wanted: "nothing", Fix: "netsandbox recover"})
+		if berr := w.erase(ctx, p.spec); berr != nil {
+			doc.Left = append(doc.Left, backends.Leftover{Subject: w.tomb(e.ID), Found: berr.Error(), Wanted: "nothing", Fix: "netsandbox recover"})
 			continue
 		}
 		doc.Swept = append(doc.Swept, "environment "+e.Name)
