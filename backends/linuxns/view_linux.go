@@ -142,10 +142,11 @@ func (v *View) end(ctx context.Context) error {
 	defer cancel()
 	_, err := v.call(ask, false, wire.Op{Name: wire.OpQuit})
 	if err == nil {
-		if err := v.released(ctx); err != nil {
+		if err := v.released(ctx); err != nil && ctx.Err() != nil {
 			return err
 		}
 	}
+	// One that was stopped, before its answer or between that and its end, is killed.
 	rec, err := v.dir().Load()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
