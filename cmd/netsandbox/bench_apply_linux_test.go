@@ -78,7 +78,7 @@ func looped(b *testing.B) string {
 	dir := b.TempDir()
 	image, at := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
 	for _, c := range [][]string{
-		{"mkdir", at}, {"truncate", "-s", "1G", image}, {"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, at},
+		{"mkdir", at}, {"truncate", "-s", "3G", image}, {"mkfs.ext4", "-q", "-F", "-N", "500000", image}, {"mount", "-o", "loop", image, at},
 	} {
 		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 			b.Fatalf("%v: %v\n%s", c, err, out)

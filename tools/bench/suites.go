@@ -55,6 +55,7 @@ var suites = []suite{
 		{what: "of 1 000 with a large host below, against a small one", ours: "first-1k-large-ms", theirs: "first-1k-ms", ratio: "first-1k-large/first-1k", bar: 1.2},
 		{what: "the same in processor time", ours: "first-1k-large-cpu-ms", theirs: "first-1k-cpu-ms", ratio: "first-1k-large-cpu/first-1k-cpu", bar: 1.2},
 		{what: "the same with origins recorded", ours: "again-1k-large-ms", theirs: "again-1k-ms", ratio: "again-1k-large/again-1k", bar: 1.2},
+		{what: "the same in processor time", ours: "again-1k-large-cpu-ms", theirs: "again-1k-cpu-ms", ratio: "again-1k-large-cpu/again-1k-cpu", bar: 1.2},
 	}},
 	{pkg: "cmd/netsandbox", bench: "BenchmarkTrial$", rounds: 10, rows: []row{
 		{what: "outage of a trial that cuts a circuit, seen from outside", ours: "outage-ms", bar: 2000},

@@ -32,7 +32,7 @@ func BenchmarkDiff(b *testing.B) {
 			s.Cost("again-"+name, func() { l.diff(b) })
 		}
 	}
-	s.Report(b, "first-10k/first-1k", "again-10k/again-1k", "first-1k-large/first-1k", "again-1k-large/again-1k", "first-10k-cpu/first-1k-cpu", "first-1k-large-cpu/first-1k-cpu")
+	s.Report(b, "first-10k/first-1k", "again-10k/again-1k", "first-1k-large/first-1k", "again-1k-large/again-1k", "first-10k-cpu/first-1k-cpu", "first-1k-large-cpu/first-1k-cpu", "again-1k-large-cpu/again-1k-cpu")
 	b.ReportMetric(float64(large), "large-inodes")
 }
 
