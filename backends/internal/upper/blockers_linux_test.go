@@ -158,6 +158,17 @@ func TestEphemeralUnlessStaged(t *testing.T) {
 	`)
 }
 
+// The originals that transactions keep are no view's to take away.
+func TestKeptOriginalsAreNotPlanned(t *testing.T) {
+	l := newLab(t, "mkdir .netsandbox-apply-1; echo a > .netsandbox-apply-1/0; mkdir -m 0 .netsandbox-apply-2; echo b > f; mkdir .netsandbox-mine")
+	l.inView("rm -r .netsandbox-apply-1; echo c > .netsandbox-apply-2/0; echo d > f; rmdir .netsandbox-mine")
+	l.want(`deleted .netsandbox-mine
+		modified f
+		ephemeral deleted .netsandbox-apply-1
+		ephemeral added .netsandbox-apply-2/0
+	`)
+}
+
 func TestMountChangedBlocksTheLayer(t *testing.T) {
 	l := newLab(t, "echo a > f")
 	l.inView("echo b > f")

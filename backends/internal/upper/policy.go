@@ -26,6 +26,11 @@ var ephemeralNames = []string{
 	".lesshst", ".viminfo", ".wget-hsts", ".pwd.lock", ".sudo_as_admin_successful",
 }
 
+// keptPrefix begins the names of the directories in which transactions keep what
+// they displaced. A view sees them, and what cleans up in it shall not take the
+// originals from the host with a plan.
+const keptPrefix = ".netsandbox-apply-"
+
 func (p policy) ephemeral(path change.Path) bool {
 	return byProduct(string(path), p.base) && !p.named(path)
 }
@@ -50,7 +55,7 @@ func byProduct(name, base string) bool {
 		}
 	}
 	for element := range strings.SplitSeq(name, "/") {
-		if slices.Contains(ephemeralNames, element) {
+		if slices.Contains(ephemeralNames, element) || strings.HasPrefix(element, keptPrefix) {
 			return true
 		}
 	}
