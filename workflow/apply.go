@@ -114,7 +114,12 @@ func (w *Workflow) whyNot(ctx context.Context, p place, doc report.Check) []guar
 		return []guards.Refusal{{Guard: states.ChangesPresent, Reason: err.Error(), Fix: "netsandbox changes " + p.env.Name}}
 	}
 	f := guards.Facts{Env: p.env.Name, State: p.env.State, Layer: l.facts(p.spec.Base)}
-	return guards.Check([]states.Guard{states.ChangesPresent}, f)
+	if r := guards.Check([]states.Guard{states.ChangesPresent}, f); len(r) > 0 {
+		return r
+	}
+	return []guards.Refusal{{
+		Guard: states.ChangesPresent, Reason: "what the view changes came and went while it was checked", Fix: "netsandbox check " + p.env.Name,
+	}}
 }
 
 // grant is --yes: authority for the digest of the last recorded plan and for
