@@ -42,7 +42,7 @@ func (t *tree) makePlaces(steps []backends.Step) error {
 				if err != nil {
 					return &os.PathError{Op: "mkdir", Path: d.String(), Err: err}
 				}
-				return plain(up, base)
+				return seal(up, base)
 			})
 		})
 		if err != nil {
@@ -74,6 +74,25 @@ func (t *tree) ensurePlace(d change.Path) error {
 		if err := unix.Mkdirat(up, base, placeMode()); err != nil && err != unix.EEXIST {
 			return &os.PathError{Op: "mkdir", Path: d.String(), Err: err}
 		}
-		return plain(up, base)
+		return seal(up, base)
 	})
+}
+
+// nobodyInAView is the first user id that no view has.
+const nobodyInAView = 1<<31 - 1
+
+// seal keeps everybody but the host's root out of a hidden directory: what lies in
+// it may be the original of a file that views hide. The root of a view may enter
+// what belongs to anybody whom the view knows, whatever the mode, and nothing
+// else (capable_wrt_inode_uidgid in the kernel's fs/namei.c). Where an owner cannot be
+// set, and where we are ourselves in such a namespace, it stays as it is.
+func seal(up int, base string) error {
+	if err := plain(up, base); err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	err := unix.Fchownat(up, base, nobodyInAView, nobodyInAView, unix.AT_SYMLINK_NOFOLLOW)
+	if err == unix.EINVAL || err == unix.EPERM || err == unix.EOPNOTSUPP {
+		return nil
+	}
+	return os.NewSyscallError("fchownat", err)
 }
