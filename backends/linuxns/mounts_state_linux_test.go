@@ -3,6 +3,7 @@ package linuxns
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,6 +123,7 @@ func TestRootOnAnOverlay(t *testing.T) {
 	}
 	m := newMounted(t)
 	nstest.Require(t, nstest.UserNS, nstest.IDMap)
+	outliveTheRoot(t)
 	m.loop(loopfs.Ext4, "volume", loopfs.Options{})
 	m.mount("x", "tmpfs", 0, "", "engine")
 	m.mkdir("engine/u")
@@ -165,6 +167,26 @@ func TestRootOnAnOverlay(t *testing.T) {
 		t.Error(err)
 	}
 	m.says(e, "after reset", "cat f", "host\n")
+}
+
+// outliveTheRoot removes the test's temporary directories by descriptor, after
+// [testing.T.TempDir] did not find them below the root that the test ends with.
+func outliveTheRoot(t *testing.T) {
+	t.Helper()
+	parent, err := os.Open(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var name string
+	t.Cleanup(func() {
+		defer parent.Close()
+		rm := exec.Command("rm", "-rf", "--one-file-system", "--", name)
+		rm.Dir = fmt.Sprintf("/proc/self/fd/%d", parent.Fd())
+		if out, err := rm.CombinedOutput(); err != nil {
+			t.Errorf("remove %s: %v: %s", name, err, out)
+		}
+	})
+	name = filepath.Base(filepath.Dir(t.TempDir()))
 }
 
 // whereDoctor makes [TestRootOnAnOverlay] only ask the doctor about a state
