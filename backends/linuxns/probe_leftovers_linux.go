@@ -22,6 +22,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/initd"
 )
 
 // The tags by which our objects in the host's network namespace are known.
@@ -69,7 +70,7 @@ func strayProcesses(string) []backends.Finding {
 			if !keepsEnvironment(pid) {
 				why = "keeps an environment that was deleted"
 			}
-		case builder.InitArgv0, relay.Argv0:
+		case initd.Argv0, relay.Argv0:
 			if argv0(parent(pid)) != client.HolderArgv0 {
 				why = "outlived its holder"
 			}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
-	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/initd"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -74,12 +74,12 @@ func TestLeftoverMounts(t *testing.T) {
 func TestLeftoverProcesses(t *testing.T) {
 	nstest.Require(t, nstest.Root)
 	c := exec.Command("sleep", "600")
-	c.Args[0] = builder.InitArgv0
+	c.Args[0] = initd.Argv0
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-	what := fmt.Sprintf("process %d (%s)", c.Process.Pid, builder.InitArgv0)
+	what := fmt.Sprintf("process %d (%s)", c.Process.Pid, initd.Argv0)
 	until(t, "the stray is found", func() bool { return holds(strayProcesses(""), "process", what) })
 
 	e := newEnv(t)

@@ -17,7 +17,7 @@ var heavy = []string{
 
 func TestHotPathStaysLight(t *testing.T) {
 	for pkg, spared := range map[string]string{
-		".":         "",
+		".":         "github.com/netsandbox/netsandbox/backends/internal/regular", // one open, and no table
 		"../reexec": "net", // the dial of a canary, in a process that just one canary pays for
 	} {
 		cmd := exec.Command("go", "list", "-deps", pkg)
@@ -32,7 +32,7 @@ func TestHotPathStaysLight(t *testing.T) {
 		}
 		for _, d := range deps {
 			for _, h := range heavy {
-				if d == h && d != spared || strings.HasSuffix(h, "/") && strings.HasPrefix(d, h) {
+				if d != spared && (d == h || strings.HasSuffix(h, "/") && strings.HasPrefix(d, h)) {
 					t.Errorf("%s imports %s: every command in a view would pay for it", pkg, d)
 				}
 			}

@@ -12,13 +12,11 @@ import (
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
+	"github.com/netsandbox/netsandbox/backends/linuxns/internal/initd"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mountplan"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/mounts"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/rawfork"
 )
-
-// InitArgv0 makes the running program a view's PID 1 when it is re-executed.
-const InitArgv0 = "netsandbox-init"
 
 // Request is the shape of a view. Descriptors stay the caller's.
 type Request struct {
@@ -201,7 +199,7 @@ func (b *build) start() error {
 	}
 	in := rawfork.Init{
 		Cgroup: b.Cgroup, User: b.User, Net: b.Net, NewNet: b.NewNet, Exe: b.Exe,
-		Argv: []string{InitArgv0}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", runtimeTuning},
+		Argv: []string{initd.Argv0}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", runtimeTuning},
 		Socket: b.Socket, Status: int(tell.Fd()), Gate: int(gate.Fd()),
 	}
 	if b.Mode.UserNS() {

@@ -15,6 +15,9 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
+// Argv0 makes the running program a view's PID 1 when it is re-executed.
+const Argv0 = "netsandbox-init"
+
 // Main is the whole life of PID 1. Descriptor 3 is the socket to the holder, 4
 // the pipe on which the builder waits for "ok". It does not return.
 func Main() {
