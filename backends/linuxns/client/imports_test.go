@@ -18,7 +18,7 @@ var heavy = []string{
 func TestHotPathStaysLight(t *testing.T) {
 	for pkg, spared := range map[string]string{
 		".":         "github.com/netsandbox/netsandbox/backends/internal/regular", // one open, and no table
-		"../reexec": "net", // the dial of a canary, in a process that just one canary pays for
+		"../reexec": "net",                                                        // the dial of a canary, in a process that just one canary pays for
 	} {
 		cmd := exec.Command("go", "list", "-deps", pkg)
 		cmd.Env = append(cmd.Environ(), "GOOS=linux", "CGO_ENABLED=0")
