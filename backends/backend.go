@@ -152,6 +152,10 @@ type Difference struct {
 	Changes   []change.Change  // plannable, sorted
 	Ephemeral []change.Change  // logs, caches, locks, new sockets: shown apart, not planned
 	Blockers  []change.Blocker // has no type, or an uncertain origin
+	// Outdated lists copies in the layer that change nothing, of what the host has
+	// changed since: the view shows what no longer is there. [Layer.Reset] of the
+	// paths lets it show the host's again.
+	Outdated []change.Path
 	// Network is the part of Blockers-to-be that belongs to the twin, normalised,
 	// one line each, sorted; it is part of the layer digest.
 	Network []string

@@ -17,7 +17,7 @@ type layer struct {
 	backends.Difference
 	digest string
 	status backends.Status
-	// stale is what the view may show as it was before a transaction.
+	// stale is what the view may show as the host no longer has it.
 	stale []change.Blocker
 }
 
@@ -38,9 +38,9 @@ func (w *Workflow) read(ctx context.Context, p place) (layer, error) {
 	if err != nil {
 		return layer{}, err
 	}
-	l := layer{Difference: d, digest: layerDigest(d), status: st, stale: old}
-	if len(st.Processes) > 0 { // otherwise it is built again before anything sees it
-		l.Blockers = append(l.Blockers, old...)
+	l := layer{Difference: d, digest: layerDigest(d), status: st, stale: append(old, copies(p.env.Name, d.Outdated)...)}
+	if len(st.Processes) > 0 { // otherwise it shows the host's before anything sees it
+		l.Blockers = append(l.Blockers, l.stale...)
 	}
 	return l, nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/netsandbox/netsandbox/workflow/txn"
 )
 
-// staleView is the word for a path of the host that a transaction has changed
-// and that a view may still show as it was.
+// staleView is the word for a path that a view shows, or may show, as the host no
+// longer has it.
 const staleView = "stale-view"
 
 // stale lists what a live view may still show as it was before a transaction,
@@ -117,14 +117,33 @@ func changed(dir string) (id string, paths []change.Path, err error) {
 	return t.ID(), paths, nil
 }
 
-// renew ends a stale view in which nothing lives; whoever needs one next builds
-// it from what the host has then. The caller has the environment for itself, so no
-// command begins meanwhile; a check beside it loses its candidates.
+// copies names what the layer has a copy of that changes nothing, because it was
+// opened for writing and closed, and that the host has changed since. The view
+// would go on showing the copy however often it is built.
+func copies(env string, outdated []change.Path) []change.Blocker {
+	var out []change.Blocker
+	for _, p := range outdated {
+		out = append(out, change.Blocker{
+			What: staleView, Subject: p.String(), Reason: "the view has an unchanged copy of what the host has changed since",
+			Fix: fmt.Sprintf("netsandbox reset %s %s --stop", env, change.Quote(string(p))),
+		})
+	}
+	return out
+}
+
+// renew ends a stale view in which nothing lives, and takes outdated copies out
+// of its layer; whoever needs one next builds it from what the host has then. The
+// caller has the environment for itself, so no command begins meanwhile; a check
+// beside it loses its candidates.
 func (w *Workflow) renew(ctx context.Context, p place, l layer) error {
 	if len(l.stale) == 0 || len(l.status.Processes) > 0 {
 		return nil
 	}
-	if err := p.view.Stop(ctx); err != nil {
+	err := p.view.Stop(ctx)
+	if err == nil && len(l.Outdated) > 0 {
+		err = p.view.Reset(ctx, backends.Reset{Paths: l.Outdated})
+	}
+	if err != nil {
 		return fmt.Errorf("end the stale view of %s: %w", p.env.Name, err)
 	}
 	return nil
@@ -136,7 +155,7 @@ func (w *Workflow) renewed(ctx context.Context, p place, l layer) (notes []strin
 		return nil, nil
 	}
 	if len(l.status.Processes) == 0 {
-		err := p.view.Reset(ctx, backends.Reset{})
+		err := p.view.Reset(ctx, backends.Reset{Paths: l.Outdated})
 		if err == nil {
 			return nil, nil
 		}

@@ -210,7 +210,13 @@ func (d *differ) equal(p *pair, o origin, now, want *change.Entry) (bool, error)
 	// A copy that equals its origin means that the view changed nothing, whatever
 	// the host did since; but a directory is there for what is below it.
 	unchanged := want != nil && want.Same(o.Old)
-	return unchanged && (want.Type != change.Directory || p.lo.isDir()), nil
+	switch {
+	case !unchanged || want.Type == change.Directory && !p.lo.isDir():
+		return false, nil
+	case want.Type != change.Directory && p.up.st.Nlink == 1 && !d.named(p.path):
+		d.out.Outdated = append(d.out.Outdated, p.path)
+	}
+	return true, nil
 }
 
 // same reports the same object, unchanged: its content need not be read again.
