@@ -5,6 +5,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/guards/authority"
 	"github.com/netsandbox/netsandbox/guards/circuit"
+	"github.com/netsandbox/netsandbox/states"
 )
 
 var planCurrentRows = []row{
@@ -21,10 +22,18 @@ var planCurrentRows = []row{
 	},
 	{
 		name: "planning again gives another",
-		make: func(f *Facts) { f.Plan.Now = "sha256:other" },
+		make: func(f *Facts) { f.State, f.Plan.Now = states.Planned, "sha256:other" },
 		want: &Refusal{
 			Reason: "the plan is not current", Subjects: []string{"recorded sha256:plan", "now sha256:other"},
 			Fix: "netsandbox plan web",
+		},
+	},
+	{
+		name: "planning again gives another, and the old one has authority",
+		make: func(f *Facts) { f.State, f.Plan.Now = states.Authorized, "sha256:other" },
+		want: &Refusal{
+			Reason: "the plan is not current", Subjects: []string{"recorded sha256:plan", "now sha256:other"},
+			Fix: "netsandbox revoke web",
 		},
 	},
 }
