@@ -77,6 +77,7 @@ func (w *Workflow) recover(ctx context.Context, row journal.Txn, doc *report.Rec
 	})
 	res, err := txn.Recover(context.WithoutCancel(ctx), row.Path, w.Host, now.BootID)
 	if errors.Is(err, txn.ErrBusy) {
+		doc.Busy = append(doc.Busy, row.ID)
 		return told
 	}
 	if unreadable(err) {

@@ -93,6 +93,8 @@ type Recovered struct {
 	Done   []Recovery          `json:"done"`
 	Swept  []string            `json:"swept"`
 	Left   []backends.Leftover `json:"left"`
+	// Busy are transactions that living processes are at, which were left to them.
+	Busy []string `json:"busy,omitempty"`
 }
 
 // Recovery is what became of one transaction.

@@ -137,7 +137,10 @@ func (b *page) recovered(d report.Recovered) {
 		b.line("swept: %s", s)
 	}
 	b.left(d.Left)
-	if len(d.Done)+len(d.Swept)+len(d.Left) == 0 {
+	for _, id := range d.Busy {
+		b.line("%s: left to the processes that are at it: netsandbox wait %s", id, id)
+	}
+	if len(d.Done)+len(d.Swept)+len(d.Left)+len(d.Busy) == 0 {
 		b.line("nothing to recover")
 	}
 }
