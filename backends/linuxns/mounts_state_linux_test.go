@@ -69,7 +69,8 @@ func TestStateDirectoryUnderEveryName(t *testing.T) {
 	}
 }
 
-// Backups and searches of the whole tree succeed, whatever the cover covers.
+// Backups and searches of the whole tree succeed, whatever the cover covers. What
+// transactions keep on this machine is closed to every view.
 func TestSearchesSucceed(t *testing.T) {
 	m := newMounted(t)
 	m.mkdir("lib/state")
@@ -78,7 +79,7 @@ func TestSearchesSucceed(t *testing.T) {
 	e.create()
 	for _, script := range []string{
 		"tar cf /dev/null -C " + m.dir + " lib", "tar cf - -C " + m.dir + " lib | tar tf - | grep -q lib/f",
-		"find " + m.dir, "du -s " + m.dir, "find / -xdev > /dev/null", "grep -rq host " + m.dir, "cp -a " + m.path("lib") + " " + m.path("copy"),
+		"find " + m.dir, "du -s " + m.dir, "find / -xdev -name '.netsandbox-apply-*' -prune -o -print > /dev/null", "grep -rq host " + m.dir, "cp -a " + m.path("lib") + " " + m.path("copy"),
 	} {
 		if status, out := e.sh(script); status != 0 || strings.Contains(out, "levels of symbolic links") {
 			t.Errorf("%s: status %d: %s", script, status, out)
