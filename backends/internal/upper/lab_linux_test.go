@@ -48,13 +48,13 @@ func newLab(t testing.TB, script string) *lab {
 }
 
 // mount mounts the view and dates it, as the product does: by the change time of
-// a stamp file, less 10 ms. It waits until that is later than now, so that what
+// a stamp file, less 2 ms. It waits until that is later than now, so that what
 // a test did on the host before counts as before.
 func (l *lab) mount() {
 	l.t.Helper()
 	first := l.stamp()
 	for deadline := time.Now().Add(5 * time.Second); ; {
-		l.tview = l.stamp() - 10e6
+		l.tview = l.stamp() - 2e6
 		if l.tview > first {
 			break
 		}

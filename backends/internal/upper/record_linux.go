@@ -15,8 +15,9 @@ import (
 const hashLimit = 64 << 20
 
 // Window says when the entries that have no origin yet can have been made. Times
-// are the change times of a stamp file on the state's filesystem, less 10 ms:
-// file times come from a coarser clock than the system's.
+// are the change times of a stamp file on the state's filesystem, less a margin
+// for steps of the clock that are too small to be noticed: file times come from a
+// coarser clock than the system's.
 type Window struct {
 	TView int64 // when the present view was mounted
 	// TExec is when the earliest command started that can have made one. Zero, or

@@ -11,11 +11,14 @@ import (
 	"github.com/netsandbox/netsandbox/backends/internal/regular"
 )
 
-// margin is subtracted from a stamp: the ctime of a file comes from the
-// kernel's coarse clock and was measured up to 2 ms behind a reading of
-// CLOCK_REALTIME taken before the write; a tick may be 10 ms. A step of the
-// clock that is too small to be noticed is in it, too.
-const margin = 10*time.Millisecond + maxStep
+// margin is subtracted from a stamp. A stamp is the change time of a file, and
+// every change time of this kernel comes from the same clock: coarse before Linux
+// 6.13, where two within a tick are equal and equal is not before, and since then
+// one that never goes behind what it gave out (multigrain timestamps). So what
+// was changed after the stamp is dated no earlier, but for a step of the clock that
+// is too small to be noticed, and for the error of noticing. A larger margin would
+// doubt what a person or a script did right before a command.
+const margin = maxStep + maxStep/10
 
 // maxStep is how far the wall clock may move backwards against the boot clock
 // before times of files stop meaning anything. Both are slewed alike, so they
@@ -42,12 +45,16 @@ func (d Dir) Stamp() (Clock, error) {
 		return Clock{}, fmt.Errorf("open stamp: %w", err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt([]byte{'\n'}, 0); err != nil {
-		return Clock{}, fmt.Errorf("write stamp: %w", err)
-	}
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return Clock{}, fmt.Errorf("read stamp: %w", err)
+	// Twice: the first time may be that of the last tick. One that was read, and
+	// that the tick has not left behind, is followed by an exact one (Linux 6.13).
+	for range 2 {
+		if _, err := f.WriteAt([]byte{'\n'}, 0); err != nil {
+			return Clock{}, fmt.Errorf("write stamp: %w", err)
+		}
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+			return Clock{}, fmt.Errorf("read stamp: %w", err)
+		}
 	}
 	off, err := offset()
 	if err != nil {
