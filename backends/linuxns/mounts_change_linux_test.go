@@ -1,7 +1,10 @@
 package linuxns
 
 import (
+	"errors"
+	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -10,10 +13,20 @@ import (
 	"github.com/netsandbox/netsandbox/backends/nstest/loopfs"
 )
 
+// unmount waits for the moment in which the holder looks at what a command that
+// has just ended wrote, and at what the host has there.
 func (m mounted) unmount(at string) {
 	m.t.Helper()
-	if err := unix.Unmount(m.path(at), 0); err != nil {
-		m.t.Fatalf("unmount %s: %v", at, err)
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		err := unix.Unmount(m.path(at), 0)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			m.t.Fatalf("unmount %s: %v", at, err)
+		}
+		runtime.Gosched()
 	}
 }
 

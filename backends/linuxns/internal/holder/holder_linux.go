@@ -193,9 +193,7 @@ func (h *Holder) ended() {
 	case err == nil && busy:
 		h.dateBeside()
 	case err == nil:
-		// First what the command's files came from: the host may change them now,
-		// and until they are written down that puts them in doubt.
-		err = errors.Join(h.date(), h.stop(), h.record())
+		err = errors.Join(h.stop(), h.record())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)
