@@ -13,6 +13,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/workflow/execlog"
 	"github.com/netsandbox/netsandbox/workflow/txn"
 )
 
@@ -149,10 +150,25 @@ func (w *Workflow) renew(ctx context.Context, p place, l layer) error {
 	return nil
 }
 
-// renewed is renew for who has not: what cannot be ended is named instead.
+// renewed is renew for who has not: what cannot be ended is named instead. Copies
+// are taken out only while no command can begin, and looked at again under that
+// lock: one that a command wrote to meanwhile is a change.
 func (w *Workflow) renewed(ctx context.Context, p place, l layer) (notes []string, err error) {
 	if len(l.stale) == 0 {
 		return nil, nil
+	}
+	if len(l.Outdated) > 0 {
+		unlock, err := w.lock(p, execlog.Exclusive)
+		if errors.Is(err, ErrBusy) {
+			return staleNotes(l.stale), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		if l, err = w.read(ctx, p); err != nil {
+			return nil, err
+		}
 	}
 	if len(l.status.Processes) == 0 {
 		err := p.view.Reset(ctx, backends.Reset{Paths: l.Outdated})
