@@ -206,6 +206,9 @@ type Outcome struct {
 	Output   string // first 4 KiB of stdout and stderr together, escaped
 	Err      string // why it could not start or dial: "connection refused", …
 	Took     time.Duration
+	// Unproven says what the world could not do as the host would while the probe
+	// ran. A failure then proves nothing; a success is one all the same.
+	Unproven []string
 }
 
 // OK reports whether the probe succeeded.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // ErrRelayGone is returned when the relay process of a twin has died.
@@ -29,6 +30,9 @@ type Options struct {
 	// Unrecorded makes a twin that is thrown away before anybody asks what was
 	// changed in it, as a control view's: the baseline is not read.
 	Unrecorded bool
+	// Ways makes the host go ways that it does not use itself. Nil: such a flow is
+	// not carried, and counts as a limit.
+	Ways way.Keeper
 	// Exe is the program that becomes the relay when it is started with
 	// [relay.Argv0] as its argv[0]. Empty: the running one.
 	Exe string
