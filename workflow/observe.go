@@ -131,6 +131,9 @@ func (o observer) ask(ctx context.Context, where backends.Where, d circuit.Defin
 	return b, max(took, more)
 }
 
+// run runs one probe once. Where it failed and the world meanwhile met something
+// that it cannot do as the host would, the failure may be the world's: that is no
+// answer. A success is one, however it came about.
 func (o observer) run(ctx context.Context, where backends.Where, p backends.Probe) (circuit.Answer, time.Duration) {
 	if ctx.Err() != nil {
 		return circuit.Answer{Reason: "interrupted"}, 0
@@ -140,10 +143,22 @@ func (o observer) run(ctx context.Context, where backends.Where, p backends.Prob
 		return circuit.Answer{Reason: err.Error()}, 0
 	}
 	a := circuit.Answer{Ran: true, OK: out.OK(), Reason: why(out)}
+	if !a.OK && len(out.Unproven) > 0 {
+		return circuit.Answer{Reason: "the twin cannot do as the host would: " + some(out.Unproven)}, out.Took
+	}
 	if p, ok := o.wanted(ctx, a); ok {
 		return circuit.Answer{Reason: "needs " + p + ", which views hide"}, out.Took
 	}
 	return a, out.Took
+}
+
+// some joins what a reader can take in on one line.
+func some(limits []string) string {
+	const most = 3
+	if n := len(limits) - most; n > 0 {
+		limits = append(slices.Clone(limits[:most]), "and "+itoa(n)+" more")
+	}
+	return strings.Join(limits, "; ")
 }
 
 // wanted finds the hidden path that a failed probe complains of. Programs name

@@ -2,7 +2,9 @@ package circuit
 
 // Answer is what one probe in one world said.
 type Answer struct {
-	Ran    bool   // false: the world could not be built or the probe not started
+	// Ran is false where the world could not be built, the probe not started, or
+	// its failure says nothing because the twin could not do as the host would.
+	Ran    bool
 	OK     bool   // the probe succeeded
 	Reason string // why not, or why it did not run
 }
