@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // suite is one benchmark function.
 type suite struct {
 	pkg, bench string
@@ -62,18 +64,35 @@ var suites = []suite{
 		{what: "the same as the program reports it", ours: "reported-ms"},
 		{what: "applier killed until the host is as before", ours: "undo-ms", bar: 2000},
 	}},
-	{pkg: "backends/internal/nettwin", bench: "BenchmarkTwin$", rounds: 5, rows: []row{
-		{what: "download through the twin, 1 flow, against slirp4netns", ours: "twin-d1-MB/s", theirs: "slirp-d1-MB/s", ratio: "twin-d1/slirp-d1", bar: 2.5, least: true},
-		{what: "10 flows", ours: "twin-d10-MB/s", theirs: "slirp-d10-MB/s", ratio: "twin-d10/slirp-d10", bar: 2.5, least: true},
-		{what: "upload, 1 flow", ours: "twin-u1-MB/s", theirs: "slirp-u1-MB/s", ratio: "twin-u1/slirp-u1", bar: 2.5, least: true},
-		{what: "10 flows", ours: "twin-u10-MB/s", theirs: "slirp-u10-MB/s", ratio: "twin-u10/slirp-u10", bar: 2.5, least: true},
-		{what: "download directly, 1 flow and 10", ours: "direct-d1-MB/s", theirs: "direct-d10-MB/s"},
-		{what: "upload directly, 1 flow and 10", ours: "direct-u1-MB/s", theirs: "direct-u10-MB/s"},
-		{what: "processor time of the relay, download, 1 flow", ours: "twin-d1-s/GB", theirs: "slirp-d1-s/GB"},
-		{what: "upload, 1 flow", ours: "twin-u1-s/GB", theirs: "slirp-u1-s/GB"},
-		{what: "connecting through the twin, against the host itself", ours: "twin-connect-ms", theirs: "direct-connect-ms", ratio: "twin-connect/direct-connect"},
-		{what: "the difference", ours: "connect-extra-ms", bar: 0.7},
-	}},
+	{pkg: "backends/internal/nettwin", bench: "BenchmarkTwin$", rounds: 5, rows: slices.Concat(
+		streams("1", "download through the twin, 1 flow", "upload, 1 flow", 2.5),
+		streams("10", "download, 10 flows", "upload, 10 flows", 2.5),
+		streams("100", "download, 100 flows", "upload, 100 flows", 0),
+		streams("1v6", "download, 1 flow, IPv6", "upload, 1 flow, IPv6", 0),
+		[]row{
+			{what: "download directly, 1 flow and 100", ours: "direct-d1-MB/s", theirs: "direct-d100-MB/s"},
+			{what: "upload directly, 1 flow and 100", ours: "direct-u1-MB/s", theirs: "direct-u100-MB/s"},
+			{what: "processor time of the relay, download, 1 flow", ours: "twin-d1-s/GB", theirs: "slirp-d1-s/GB"},
+			{what: "upload, 1 flow", ours: "twin-u1-s/GB", theirs: "slirp-u1-s/GB"},
+			{what: "connecting through the twin, against the host itself", ours: "twin-connect-ms", theirs: "direct-connect-ms", ratio: "twin-connect/direct-connect"},
+			{what: "connecting through slirp4netns", ours: "slirp-connect-ms", theirs: "direct-connect-ms"},
+			{what: "the difference that the twin makes", ours: "connect-extra-ms", bar: 0.7},
+			{what: "most memory of the relay during all of it", ours: "relay-peak-MB", theirs: "slirp-peak-MB", bar: 130},
+			{what: "frames that the rings of the twin's links dropped", ours: "ring-drops", bar: 0.5},
+		},
+	)},
+}
+
+// streams are the rows of some flows, both ways, against slirp4netns.
+func streams(flows, down, up string, bar float64) []row {
+	way := func(what, dir string) row {
+		key := dir + flows
+		return row{
+			what: what + ", against slirp4netns", ours: "twin-" + key + "-MB/s", theirs: "slirp-" + key + "-MB/s",
+			ratio: "twin-" + key + "/slirp-" + key, bar: bar, least: true,
+		}
+	}
+	return []row{way(down, "d"), way(up, "u")}
 }
 
 // files are the rows of a transaction of n files, whose metrics end with size.
