@@ -23,6 +23,14 @@ func (a *Allow) allows(to netip.AddrPort) bool {
 	return slices.Contains(a.Ports, to.Port()) || slices.Contains(a.Exact, to)
 }
 
+// serveLoopback serves one socket of the twin's loopback.
+func (r *Relay) serveLoopback(l Listen, f *os.File) error {
+	if l.Network == "udp" {
+		return r.serveUDP(f, l.To)
+	}
+	return r.serveTCP(f)
+}
+
 // serveTCP accepts what the twin's kernel redirected to a listener there and
 // dials the original destination on the host. Root inside can redirect what it
 // likes to the listener, so the destination is believed only as far as the

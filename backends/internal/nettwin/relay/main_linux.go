@@ -128,10 +128,8 @@ func (s *server) do(q *Request, f *os.File) error {
 		}
 		s.readers = append(s.readers, &reader{relay: s.relay, itf: itf})
 		return nil
-	case q.Listen != nil && f != nil && q.Listen.Network == "tcp":
-		return s.relay.serveTCP(f)
-	case q.Listen != nil && f != nil && q.Listen.Network == "udp":
-		return s.relay.serveUDP(f, q.Listen.To)
+	case q.Listen != nil && f != nil:
+		return s.relay.serveLoopback(*q.Listen, f)
 	case q.Allow != nil:
 		s.relay.allow.Store(q.Allow)
 		return nil
