@@ -16,9 +16,9 @@ import (
 
 // Recover finishes or undoes whatever an earlier process left half done: every
 // transaction whose file says that there is work, every environment whose state
-// lags behind, every directory among the tombstones. Every verb that changes
-// something runs it first. A transaction that a living process is at is left to
-// that process.
+// lags behind, every directory among the tombstones, every kernel object whose
+// process was killed. Every verb that changes something runs it first. A
+// transaction that a living process is at is left to that process.
 func (w *Workflow) Recover(ctx context.Context) (report.Recovered, error) {
 	doc := report.Recovered{Schema: report.Schema("recovered"), Done: []report.Recovery{}, Swept: []string{}, Left: []backends.Leftover{}}
 	if w.Host == nil {
@@ -32,7 +32,7 @@ func (w *Workflow) Recover(ctx context.Context) (report.Recovered, error) {
 	for _, row := range rows {
 		errs = append(errs, w.recover(ctx, row, &doc))
 	}
-	errs = append(errs, w.strays(ctx, &doc), w.reopen(ctx), w.exhume(ctx, &doc))
+	errs = append(errs, w.strays(ctx, &doc), w.reopen(ctx), w.exhume(ctx, &doc), w.tidy(ctx, &doc))
 	return doc, errors.Join(append(errs, incomplete(doc))...)
 }
 

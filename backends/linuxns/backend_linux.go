@@ -19,6 +19,12 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
 )
 
+// The kinds of resource that an environment has on the host.
+const (
+	kindCgroup = "cgroup"
+	kindLanes  = "lanes" // rules and routes, by the file in which they are recorded
+)
+
 // Backend makes environments in namespaces of the running kernel.
 type Backend struct{ Doctor }
 
@@ -67,14 +73,14 @@ func (b *Backend) Create(ctx context.Context, spec backends.Spec) (_ backends.Cr
 	}
 	return backends.Created{
 		Mode: r.Status.Mode, Mounts: r.Mounts, Notes: r.Notes,
-		Resources: []backends.Resource{{Kind: "cgroup", Name: cgroup.Tag + "/" + spec.ID}},
+		Resources: []backends.Resource{{Kind: kindCgroup, Name: cgroup.Tag + "/" + spec.ID}},
 	}, nil
 }
 
 // Sweep implements [backends.Backend]. Everything that a view is ends with its
 // processes, and those are found by their group.
 func (b *Backend) Sweep(_ context.Context, r backends.Resource) error {
-	if r.Kind != "cgroup" {
+	if r.Kind != kindCgroup {
 		return fmt.Errorf("sweep %s %s: %w", r.Kind, r.Name, errors.ErrUnsupported)
 	}
 	tag, id := filepath.Split(r.Name)

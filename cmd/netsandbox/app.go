@@ -173,9 +173,13 @@ func (a *app) change(s step) func(*cobra.Command, []string) error {
 	return a.with(workflow.Open, s)
 }
 
-// read runs a step that only reports.
+// read runs a step that only reports. What killed processes left in the host's
+// network is removed all the same: no report is about it but doctor's.
 func (a *app) read(s step) func(*cobra.Command, []string) error {
-	return a.with(workflow.OpenRead, s)
+	return a.with(workflow.OpenRead, func(ctx context.Context, w *workflow.Workflow, args []string) error {
+		w.Tidy(ctx)
+		return s(ctx, w, args)
+	})
 }
 
 type opener func(context.Context, workflow.Options) (*workflow.Workflow, error)

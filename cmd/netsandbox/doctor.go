@@ -18,7 +18,7 @@ thing in a scratch place; and name what an earlier run left behind. It changes
 nothing.`,
 		Args:        cobra.NoArgs,
 		Annotations: done("this machine can run netsandbox", exits()),
-		RunE: a.read(func(ctx context.Context, w *workflow.Workflow, _ []string) error {
+		RunE: a.with(workflow.OpenRead, func(ctx context.Context, w *workflow.Workflow, _ []string) error {
 			doc, err := w.Doctor(ctx)
 			if err := a.show(doc, err); err != nil {
 				return err

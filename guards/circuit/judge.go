@@ -21,8 +21,10 @@ type Evidence struct {
 //
 // The control view is what keeps the verdict honest: a circuit that fails on an
 // unchanged twin although it works on the host is the twin's limit, never the
-// change's fault, so it is Unverifiable and not Lost. A canary that still passes
-// with the way out cut cannot notice a broken network; it is Insensitive.
+// change's fault, so it is Unverifiable and not Lost. So is one whose failure in
+// either view came with a limit of the twin; the candidate's is given first, as no
+// control view can mend it. A canary that still passes with the way out cut cannot
+// notice a broken network; it is Insensitive.
 func Judge(d Definition, e Evidence) (r Result, reason string, sensitive bool) {
 	if d.Kind == Inbound {
 		return Unverifiable, "the client is elsewhere; no paired outside probe", false

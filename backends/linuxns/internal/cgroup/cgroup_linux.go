@@ -52,6 +52,18 @@ func Open(id string) (*Group, error) {
 // Name is how the group is recorded as a resource.
 func (g *Group) Name() string { return Tag + "/" + g.id }
 
+// Exists reports whether any hierarchy has the environment's group.
+func (g *Group) Exists() bool {
+	dirs := g.legacyRoots()
+	if g.v2 != "" {
+		dirs = append(dirs, g.path())
+	}
+	return slices.ContainsFunc(dirs, func(d string) bool {
+		_, err := os.Stat(d)
+		return err == nil
+	})
+}
+
 // Unified reports whether there is a cgroup2 hierarchy.
 func (g *Group) Unified() bool { return g.v2 != "" }
 

@@ -213,24 +213,43 @@ func Sweep(group *cgroup.Group, old envdir.Holder) error {
 			return err
 		}
 	}
-	if !envdir.Alive(old.Init, old.InitStart, old.BootID) {
+	fd, ok := openInit(old)
+	if !ok {
 		return nil
 	}
-	fd, err := unix.PidfdOpen(old.Init, 0)
-	if err != nil {
-		return nil // gone
-	}
 	defer unix.Close(fd)
-	if !envdir.Alive(old.Init, old.InitStart, old.BootID) {
-		return nil // the number is another's
-	}
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	// A pidfd of a PID 1 is readable once everything in its namespace is gone.
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
-	if err != nil || n == 0 {
+	if !ends(fd, patience) {
 		return fmt.Errorf("end old view (process %d): it does not die", old.Init)
 	}
 	return nil
+}
+
+// openInit returns a pidfd of the PID 1 that a holder recorded, if there is one.
+func openInit(old envdir.Holder) (fd int, ok bool) {
+	if !envdir.Alive(old.Init, old.InitStart, old.BootID) {
+		return -1, false
+	}
+	fd, err := unix.PidfdOpen(old.Init, 0)
+	if err != nil {
+		return -1, false // gone
+	}
+	if !envdir.Alive(old.Init, old.InitStart, old.BootID) {
+		unix.Close(fd)
+		return -1, false // the number is another's
+	}
+	return fd, true
+}
+
+// ends waits for the end of a process. A pidfd of a PID 1 is readable once
+// everything in its namespace is gone.
+func ends(fd int, within time.Duration) bool {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(within/time.Millisecond))
+		if err != unix.EINTR { // which poll(2) is never restarted after
+			return err == nil && n > 0
+		}
+	}
 }
 
 func discardStdio() error {
