@@ -24,7 +24,10 @@ func lab(args []string) int {
 
 func labRun(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("usage: lab serve ADDR | dial ADDR | ask FILE | manifest DIR")
+		return fmt.Errorf("usage: lab serve ADDR | dial ADDR | ask FILE | manifest DIR | TOOL ARG...")
+	}
+	if tool, ok := tools[args[0]]; ok {
+		return tool(args[1:])
 	}
 	switch args[0] {
 	case "serve":

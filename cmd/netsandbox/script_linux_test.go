@@ -54,6 +54,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"host": hostCmd, "exits": exitsCmd, "doc": docCmd,
 			"until": untilCmd, "terminal": terminalCmd, "same": sameCmd, "field": fieldCmd, "txn": txnCmd, "blocks": blocksCmd,
+			"uplinks": uplinksCmd, "netdump": netdumpCmd, "within": withinCmd,
 		},
 	}
 	names, err := filepath.Glob(scripts + "/*.txtar")
