@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,24 @@ func (l *testLab) mirror(t testing.TB, opt Options) {
 	}))
 	twin := l.twin
 	t.Cleanup(func() { must(t, twin.Close()) })
+}
+
+// onHost runs a command line on the lab's host.
+func (l *testLab) onHost(t testing.TB, line string) string {
+	t.Helper()
+	out, err := l.host.Run(t.Context(), fields(line)...)
+	must(t, err)
+	return out
+}
+
+func fields(line string) []string { return strings.Fields(line) }
+
+// macOf is the link address of a node's link.
+func (l *testLab) macOf(t testing.TB, n *netlab.Node, link string) string {
+	t.Helper()
+	have, err := observe(int(n.NS().Fd()))
+	must(t, err)
+	return net.HardwareAddr(have.mac(have.byName(link))).String()
 }
 
 // echo answers every connection with the address it came from, then with what

@@ -103,8 +103,12 @@ func TestMirrorIsFaithful(t *testing.T) {
 			h.Carrier != w.Carrier && h.Up() || len(h.MAC) == 6 && h.MAC.String() != w.MAC.String() {
 			t.Errorf("link %s:\nhost %+v\ntwin %+v", h.Name, h, w)
 		}
-		if w.Type != unix.ARPHRD_ETHER && !w.Loopback() || w.QueueLen != queueLen && !w.Loopback() {
-			t.Errorf("link %s is no Ethernet with a long queue: %+v", h.Name, w)
+		if w.Type != h.Type || w.QueueLen != queueLen && !w.Loopback() {
+			t.Errorf("link %s is of another type or has a short queue: %+v", h.Name, w)
+		}
+		const told = unix.IFF_NOARP | unix.IFF_POINTOPOINT | unix.IFF_MULTICAST | unix.IFF_BROADCAST
+		if h.Flags&told != w.Flags&told {
+			t.Errorf("link %s has flags %#x, in the twin %#x", h.Name, h.Flags, w.Flags)
 		}
 	}
 	for _, k := range []string{"ipv4/conf/eth1/rp_filter", "ipv4/conf/all/rp_filter", "ipv4/tcp_keepalive_time", "ipv6/conf/eth1/forwarding", "ipv6/conf/all/forwarding", "ipv4/ip_forward"} {
@@ -113,7 +117,7 @@ func TestMirrorIsFaithful(t *testing.T) {
 		}
 	}
 	notes := strings.Join(l.twin.Notes(), "\n")
-	for _, want := range []string{"link br0 (bridge) is a plain Ethernet", "link tun0 (tun) is a plain Ethernet", "link p0 is no port of br0"} {
+	for _, want := range []string{"link br0 (bridge) is in the twin a plain Ethernet", "link tun0 (tun) is in the twin a tun;", "link p0 is no port of br0"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note %q in:\n%s", want, notes)
 		}

@@ -14,8 +14,9 @@ import (
 // upload of 100 flows, none with this.
 const queueLen = 10000
 
-// openTAP makes a TAP with the name, and if it is free the number, of l. It must
-// run in the twin's namespace. The interface lives as long as the file.
+// openTAP makes a TAP, or for a link without a link layer a TUN, with the name
+// and if it is free the number of l. It must run in the twin's namespace. The
+// interface lives as long as the file.
 func openTAP(l rtnl.Link) (*os.File, error) {
 	// Blocking: a non-blocking descriptor would join this process's poller, and
 	// every frame would wake it for nothing. The relay makes it non-blocking.
@@ -41,7 +42,11 @@ func setupTAP(fd int, l rtnl.Link) error {
 	if err != nil {
 		return err
 	}
-	req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	mode := uint16(unix.IFF_TAP)
+	if bare(l) {
+		mode = unix.IFF_TUN
+	}
+	req.SetUint16(mode | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	err = unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
 	if err == unix.EBUSY || err == unix.EEXIST {
 		if err := unix.IoctlSetPointerInt(fd, unix.TUNSETIFINDEX, 0); err != nil {

@@ -107,7 +107,7 @@ func (t *Twin) serve(r *replica) error {
 			continue
 		}
 		_, err := t.relay.Do(relay.Request{Interface: &relay.Interface{
-			Name: p.host.Name, Index: p.host.Index, MAC: p.mac, MTU: p.host.MTU, Static: r.static[p.index],
+			Name: p.host.Name, Index: p.host.Index, MAC: p.mac, MTU: p.host.MTU, Tun: bare(p.host), Static: r.static[p.index],
 		}}, p.tap)
 		if err != nil {
 			return fmt.Errorf("hand over tap %s: %w", p.host.Name, err)

@@ -58,15 +58,19 @@ func (l *lane) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 }
 
 func (l *lane) write(p *stack.PacketBuffer) unix.Errno {
-	var h [vnetHeader + ethHeader]byte
-	offload(h[:vnetHeader], p)
+	itf := l.hop.itf
+	var room [vnetHeader + ethHeader]byte
+	h := room[:vnetHeader+itf.head]
+	offload(h[:vnetHeader], itf.head, p)
 	typ := uint16(etherIPv4)
 	if p.NetworkProtocolNumber == header.IPv6ProtocolNumber {
 		typ = etherIPv6
 	}
-	ethernet(h[vnetHeader:], l.hop.itf.mac, l.hop.mac, typ)
-	var room [24]unix.Iovec
-	iov := append(room[:0], unix.Iovec{Base: &h[0]})
+	if !itf.Tun {
+		ethernet(h[vnetHeader:], *itf.mac.Load(), l.hop.mac, typ)
+	}
+	var iovs [24]unix.Iovec
+	iov := append(iovs[:0], unix.Iovec{Base: &h[0]})
 	iov[0].SetLen(len(h))
 	for _, v := range p.AsSlices() {
 		if len(v) > 0 {
@@ -74,19 +78,19 @@ func (l *lane) write(p *stack.PacketBuffer) unix.Errno {
 			iov[len(iov)-1].SetLen(len(v))
 		}
 	}
-	return l.hop.itf.writev(iov)
+	return itf.writev(iov)
 }
 
 // offload fills a virtio_net_hdr: which checksum is still to be made and into
 // what pieces the kernel cuts the segment. All zero when the packet is complete.
-func offload(h []byte, p *stack.PacketBuffer) {
+func offload(h []byte, head int, p *stack.PacketBuffer) {
 	g := p.GSOOptions
 	if g.Type == stack.GSONone || !g.NeedsCsum {
 		return
 	}
 	h[0] = unix.VIRTIO_NET_HDR_F_NEEDS_CSUM
-	binary.NativeEndian.PutUint16(h[2:], uint16(ethHeader+p.HeaderSize()))
-	binary.NativeEndian.PutUint16(h[6:], ethHeader+g.L3HdrLen)
+	binary.NativeEndian.PutUint16(h[2:], uint16(head+p.HeaderSize()))
+	binary.NativeEndian.PutUint16(h[6:], uint16(head)+g.L3HdrLen)
 	binary.NativeEndian.PutUint16(h[8:], g.CsumOffset)
 	if p.Data().Size() > int(g.MSS) {
 		h[1] = unix.VIRTIO_NET_HDR_GSO_TCPV4
@@ -99,14 +103,19 @@ func offload(h []byte, p *stack.PacketBuffer) {
 
 // writeIP sends one IP packet of our own making to the twin.
 func (l *lane) writeIP(ip []byte) {
+	itf := l.hop.itf
+	if itf.Tun {
+		itf.writeFrame(ip)
+		return
+	}
 	f := make([]byte, ethHeader+len(ip))
 	typ := uint16(etherIPv4)
 	if ip[0]>>4 == 6 {
 		typ = etherIPv6
 	}
-	ethernet(f, l.hop.itf.mac, l.hop.mac, typ)
+	ethernet(f, *itf.mac.Load(), l.hop.mac, typ)
 	copy(f[ethHeader:], ip)
-	l.hop.itf.writeFrame(f)
+	itf.writeFrame(f)
 }
 
 // The rest of [stack.LinkEndpoint] and [stack.GSOEndpoint].

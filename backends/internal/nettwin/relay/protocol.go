@@ -27,12 +27,15 @@ type Request struct {
 	Count bool `json:"count,omitempty"`
 }
 
-// Interface is one TAP of the twin and the host interface it stands for.
+// Interface is one TAP or TUN of the twin and the host interface it stands for.
 type Interface struct {
 	Name  string `json:"name"`
 	Index int    `json:"index"` // on the host
 	MAC   []byte `json:"mac"`   // of the twin's side
 	MTU   uint32 `json:"mtu"`
+	// Tun says that packets come bare. Such a link has no next hops: whatever is
+	// routed to it is one lane.
+	Tun bool `json:"tun,omitempty"`
 	// Static lists next hops whose MAC the twin was told, not asked for.
 	Static []NextHop `json:"static,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,17 +15,25 @@ import (
 // frame on a TAP opened with IFF_VNET_HDR.
 const vnetHeader = 10
 
-// iface is one TAP.
+// iface is one TAP or TUN.
 type iface struct {
 	Interface
-	mac MAC
-	tap *os.File
-	fd  int
+	mac  atomic.Pointer[MAC] // the twin's side, which the inside may change
+	own  *hop                // the link itself, for packets without a next hop
+	head int                 // bytes before a packet, behind the virtio header
+	tap  *os.File
+	fd   int
 }
 
 func newInterface(i Interface, tap *os.File) (*iface, error) {
-	f := &iface{Interface: i, tap: tap}
-	copy(f.mac[:], i.MAC)
+	f := &iface{Interface: i, tap: tap, head: ethHeader}
+	if i.Tun {
+		f.head = 0
+	}
+	f.own = &hop{itf: f}
+	var mac MAC
+	copy(mac[:], i.MAC)
+	f.mac.Store(&mac)
 	// Fd would make the descriptor blocking.
 	rc, err := tap.SyscallConn()
 	if err != nil {
@@ -98,7 +107,7 @@ func (r *reader) run() error {
 func (r *reader) one() unix.Errno {
 	r.iov[0].Base, r.iov[1].Base = &r.vnet[0], &r.eth[0]
 	r.iov[0].SetLen(len(r.vnet))
-	r.iov[1].SetLen(len(r.eth))
+	r.iov[1].SetLen(r.itf.head)
 	for i := range r.views {
 		if r.views[i] == nil {
 			r.views[i] = buffer.NewViewSize(tiers[i])
@@ -110,7 +119,7 @@ func (r *reader) one() unix.Errno {
 	if e != 0 {
 		return e
 	}
-	if n := int(n) - vnetHeader - ethHeader; n > 0 {
+	if n := int(n) - vnetHeader - r.itf.head; n > 0 {
 		r.frame(n)
 	}
 	return 0
@@ -120,7 +129,14 @@ func (r *reader) one() unix.Errno {
 func (r *reader) frame(n int) {
 	head := r.views[0].AsSlice()
 	head = head[:min(n, len(head))]
+	if r.itf.Tun {
+		r.bare(head, n)
+		return
+	}
 	to, from := MAC(r.eth[:6]), MAC(r.eth[6:12])
+	if from != *r.itf.mac.Load() && from[0]&1 == 0 {
+		r.itf.mac.Store(&from) // answers must find a link that was given another
+	}
 	switch typ := binary.BigEndian.Uint16(r.eth[12:]); typ {
 	case etherARP:
 		r.relay.arp(r.itf, from, head)
@@ -129,13 +145,31 @@ func (r *reader) frame(n int) {
 			return // multicast and broadcast go nowhere
 		}
 		h := r.relay.hops.find(r.itf, to)
-		if h == nil || !carried(typ, head) {
-			r.relay.counts.dropped.Add(1)
-			return
+		if to == from { // a link that does not ask (NOARP) sends to its own MAC
+			h = r.itf.own
 		}
-		if l := r.relay.laneOf(h); l != nil {
-			l.deliver(typ, r.take(n))
-		}
+		r.pass(h, typ, head, n)
+	}
+}
+
+// bare takes one packet of n bytes from a TUN.
+func (r *reader) bare(head []byte, n int) {
+	switch {
+	case head[0]>>4 == 4 && n >= 20 && head[16]>>4 != 0xe:
+		r.pass(r.itf.own, etherIPv4, head, n)
+	case head[0]>>4 == 6 && n >= 40 && head[24] != 0xff:
+		r.pass(r.itf.own, etherIPv6, head, n)
+	}
+}
+
+// pass gives a packet to the lane of its next hop.
+func (r *reader) pass(h *hop, typ uint16, head []byte, n int) {
+	if h == nil || !carried(typ, head) {
+		r.relay.counts.dropped.Add(1)
+		return
+	}
+	if l := r.relay.laneOf(h); l != nil {
+		l.deliver(typ, r.take(n))
 	}
 }
 

@@ -36,7 +36,7 @@ func (l *lane) judge(dst netip.Addr) verdict {
 		return unmirrored
 	case typ != unix.RTN_UNICAST: // local, broadcast, multicast
 		return fenced
-	case out != l.hop.itf.Index || hop != l.hop.addr:
+	case out != l.hop.itf.Index || hop != l.hop.addr && l.hop != l.hop.itf.own:
 		return unmirrored
 	}
 	return pass

@@ -93,10 +93,17 @@ func (c *Conn) SetUp(index int, up bool) error {
 	return c.Do(unix.RTM_NEWLINK, 0, m)
 }
 
-// Dress gives a link the MAC, MTU, names and queue length of l.
+// settable are the flags that an administrator sets; the others are states, or
+// come with the kind of link.
+const settable = unix.IFF_NOARP | unix.IFF_MULTICAST | unix.IFF_ALLMULTI | unix.IFF_PROMISC
+
+// Dress gives a link the MAC, MTU, names, flags and queue length of l, but leaves
+// it down.
 func (c *Conn) Dress(index int, l Link) error {
 	m := infomsg(index)
-	if len(l.MAC) == 6 {
+	binary.NativeEndian.PutUint32(m[8:], l.Flags&settable)
+	binary.NativeEndian.PutUint32(m[12:], settable) // ifi_change
+	if len(l.MAC) == 6 {                            // Ethernet's: no TAP can have another
 		m = Append(m, unix.IFLA_ADDRESS, l.MAC)
 	}
 	m = AppendUint32(m, unix.IFLA_MTU, l.MTU)
