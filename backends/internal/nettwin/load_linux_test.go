@@ -110,27 +110,38 @@ func (l *testLab) inBounds(t testing.TB) {
 	}
 }
 
-// streamTo begins connections from the inside, all of them before the first is
-// answered. They are files that wait in this process's poller, not threads.
-func (l *testLab) streamTo(t testing.TB, addr string, n int) []*os.File {
-	t.Helper()
-	to := netip.MustParseAddrPort(addr)
+// open opens a socket in the namespace of the thread and connects it, or begins
+// to. It waits in this process's poller, and in no thread.
+func open(to netip.AddrPort, typ int) (*os.File, error) {
 	family := unix.AF_INET6
 	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
 	if to.Addr().Is4() {
 		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	}
+	fd, err := unix.Socket(family, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), to.String())
+	if err := unix.Connect(fd, sa); err != nil && err != unix.EINPROGRESS {
+		f.Close()
+		return nil, fmt.Errorf("connect %s: %w", to, err)
+	}
+	return f, nil
+}
+
+// opened opens many sockets in the twin before the first is answered.
+func (l *testLab) opened(t testing.TB, typ int, addr string, n int) []*os.File {
+	t.Helper()
+	to := netip.MustParseAddrPort(addr)
 	files := make([]*os.File, 0, n)
 	must(t, l.inside.Do(func() error {
 		for range n {
-			fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			f, err := open(to, typ)
 			if err != nil {
 				return err
 			}
-			files = append(files, os.NewFile(uintptr(fd), addr))
-			if err := unix.Connect(fd, sa); err != unix.EINPROGRESS {
-				return fmt.Errorf("connect %s: %w", addr, err)
-			}
+			files = append(files, f)
 		}
 		return nil
 	}))
@@ -145,7 +156,7 @@ func TestThousandConnections(t *testing.T) {
 			l := newLab(t)
 			echo(t, l.server, "tcp", ":80")
 			l.mirror(t, Options{})
-			files := l.streamTo(t, addr, 1000)
+			files := l.opened(t, unix.SOCK_STREAM, addr, 1000)
 			errs := make([]error, len(files))
 			var wg sync.WaitGroup
 			for i, f := range files {
