@@ -83,8 +83,7 @@ func exprText(name string, o object) string {
 	case "counter", "last":
 		return name
 	case "quota": // its second number is what was used
-		const consumed = 4
-		return "quota " + o.rest(consumed)
+		return "quota " + o.rest(quotaConsumed)
 	case "immediate":
 		return immediateText(object{attrs: rtnl.Find(o.attrs, unix.NFTA_IMMEDIATE_DATA)})
 	case "cmp":
