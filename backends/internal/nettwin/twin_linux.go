@@ -15,6 +15,7 @@ import (
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // Twin is a namespace filled with the host's network, and the process that
@@ -75,7 +76,7 @@ func (t *Twin) build(ctx context.Context) error {
 // spawn starts the relay in the host's namespace.
 func (t *Twin) spawn() error {
 	return netns.Do(int(t.host.Fd()), func() (err error) {
-		t.relay, err = relay.Spawn(cmp.Or(t.opt.Exe, "/proc/self/exe"), t.opt.Stderr)
+		t.relay, err = relay.Spawn(cmp.Or(t.opt.Exe, "/proc/self/exe"), t.opt.Stderr, t.opt.Ways)
 		return err
 	})
 }
@@ -218,6 +219,18 @@ func (t *Twin) Counts() (relay.Counts, error) {
 		return relay.Counts{}, fmt.Errorf("count packets: %w", ErrRelayGone)
 	}
 	return t.relay.Do(relay.Request{Count: true}, nil)
+}
+
+// Limits says what the twin could not do as the host would since a number, oldest
+// first, and the number to ask with the next time; 0 asks for all. A check that
+// failed while one was met proves nothing about the candidate.
+func (t *Twin) Limits(since uint64) (limits []way.Limit, next uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.relay == nil || t.relay.Err() != nil {
+		return nil, since, fmt.Errorf("list limits: %w", ErrRelayGone)
+	}
+	return t.relay.Limits(since)
 }
 
 // Close ends the relay and lets go of every descriptor. The TAPs vanish with

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // Twin exists on Linux only.
@@ -23,6 +24,11 @@ func (*Twin) AddRelay(...uint16) error { return errors.ErrUnsupported }
 
 // Counts is not supported here.
 func (*Twin) Counts() (relay.Counts, error) { return relay.Counts{}, errors.ErrUnsupported }
+
+// Limits is not supported here.
+func (*Twin) Limits(since uint64) ([]way.Limit, uint64, error) {
+	return nil, since, errors.ErrUnsupported
+}
 
 // Reset is not supported here.
 func (*Twin) Reset(context.Context) error { return errors.ErrUnsupported }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/buffer"
@@ -25,6 +26,7 @@ type lane struct {
 	disp  stack.NetworkDispatcher
 	tcp   *tcp.Forwarder
 	udp   *udp.Forwarder
+	marks [2]atomic.Uint32 // of IPv4 and IPv6 flows on the host; 0 until it was needed
 }
 
 // gsoMax is the largest segment handed to the twin's kernel to cut.

@@ -9,8 +9,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
 
 // Main is the relay process. It returns when the control socket ends, and with
@@ -29,7 +27,11 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	s, err := newServer()
+	ways, err := controlConn(os.NewFile(waysFD, "ways"))
+	if err != nil {
+		return err
+	}
+	s, err := newServer(ways)
 	if err != nil {
 		return err
 	}
@@ -45,6 +47,9 @@ func serve() error {
 		var a Answer
 		if err := s.do(req, fd); err != nil {
 			a.Err = err.Error()
+		}
+		if req.Limits != nil {
+			a.Limits, a.Next = s.relay.limits.since(*req.Limits)
 		}
 		a.Counts = s.relay.Counts()
 		b, err := json.Marshal(a)
@@ -104,12 +109,12 @@ type server struct {
 	started bool
 }
 
-func newServer() (*server, error) {
-	host, err := rtnl.Open()
+func newServer(ways *net.UnixConn) (*server, error) {
+	host, err := openKernel()
 	if err != nil {
 		return nil, err
 	}
-	r, err := newRelay(host)
+	r, err := newRelay(host, newAsker(ways))
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +138,12 @@ func (s *server) do(q *Request, f *os.File) error {
 	case q.Allow != nil:
 		s.relay.allow.Store(q.Allow)
 		return nil
+	case q.Translates != nil:
+		s.relay.translates.Store(*q.Translates)
+		return nil
 	case q.Start != nil && !s.started:
 		return s.start(q.Start)
-	case q.Count:
+	case q.Count, q.Limits != nil:
 		return nil
 	}
 	return errors.New("request is not understood")
@@ -147,6 +155,7 @@ func (s *server) start(q *Start) error {
 		return err
 	}
 	s.started, s.relay.cut = true, q.Cut
+	s.relay.translates.Store(q.Translates)
 	for _, r := range s.readers {
 		go func() {
 			if err := r.run(); !gone(err) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // answerTime bounds one answer of the relay. It only ever has to fill tables.
@@ -21,28 +23,32 @@ const answerTime = 10 * time.Second
 type Process struct {
 	cmd  *exec.Cmd
 	conn *net.UnixConn
+	keep *keep
 	mu   sync.Mutex // one request at a time
 	done chan struct{}
 	err  error // why it ended; read after done
 }
 
-// Spawn starts a relay in the network namespace of the calling thread. Serve is
-// not yet called: it has no interfaces and is not confined.
-func Spawn(exe string, stderr io.Writer) (*Process, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("make control socket: %w", err)
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
-	defer theirs.Close()
-	conn, err := controlConn(ours)
+// Spawn starts a relay in the network namespace of the calling thread. It has no
+// interfaces yet and is not confined. ways makes the host go where the host does
+// not go by itself; nil: nobody does.
+func Spawn(exe string, stderr io.Writer, ways way.Keeper) (*Process, error) {
+	conn, control, err := socketPair()
 	if err != nil {
 		return nil, err
 	}
+	defer control.Close()
+	asked, asking, err := socketPair()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	defer asking.Close()
 	last := &tail{to: stderr}
 	cmd := &exec.Cmd{
-		Path: exe, Args: []string{Argv0}, Dir: "/", Stderr: last, ExtraFiles: []*os.File{theirs},
-		Env: []string{"GOMEMLIMIT=" + softMemory, "GOTRACEBACK=single"},
+		Path: exe, Args: []string{Argv0}, Dir: "/", Stderr: last,
+		ExtraFiles: []*os.File{control, asking}, // controlFD, waysFD
+		Env:        []string{"GOMEMLIMIT=" + softMemory, "GOTRACEBACK=single"},
 		// Not Pdeathsig: that is the death of the thread that forked. The relay
 		// sees the end of the control socket.
 		SysProcAttr: &unix.SysProcAttr{
@@ -52,9 +58,10 @@ func Spawn(exe string, stderr io.Writer) (*Process, error) {
 	}
 	if err := cmd.Start(); err != nil {
 		conn.Close()
+		asked.Close()
 		return nil, fmt.Errorf("start relay: %w", err)
 	}
-	p := &Process{cmd: cmd, conn: conn, done: make(chan struct{})}
+	p := &Process{cmd: cmd, conn: conn, keep: newKeep(asked, ways), done: make(chan struct{})}
 	go func() {
 		err := cmd.Wait()
 		if text := last.String(); text != "" {
@@ -64,6 +71,21 @@ func Spawn(exe string, stderr io.Writer) (*Process, error) {
 		close(p.done)
 	}()
 	return p, nil
+}
+
+// socketPair makes one of the two conversations: our end and the relay's.
+func socketPair() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make control socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	conn, err := controlConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return conn, theirs, nil
 }
 
 // PID is the process number, and 0 when it is gone.
@@ -94,49 +116,73 @@ func (p *Process) Err() error {
 
 // Do sends one request, with a descriptor or without, and returns the counters.
 func (p *Process) Do(q Request, f *os.File) (Counts, error) {
+	if q.Interface != nil {
+		p.keep.link(q.Interface.Index)
+	}
+	a, err := p.do(q, f)
+	return a.Counts, err
+}
+
+// Limits returns what could not be done as on the host since a number, oldest
+// first, and the number to ask with the next time. What the relay says is cut to
+// size and made printable: it parses hostile frames.
+func (p *Process) Limits(since uint64) ([]way.Limit, uint64, error) {
+	a, err := p.do(Request{Limits: &since}, nil)
+	if err != nil {
+		return nil, since, err
+	}
+	for i, l := range a.Limits {
+		a.Limits[i] = tidy(l)
+	}
+	return a.Limits, a.Next, nil
+}
+
+func (p *Process) do(q Request, f *os.File) (Answer, error) {
 	b, err := json.Marshal(q)
 	if err != nil {
-		return Counts{}, err
+		return Answer{}, err
 	}
 	var oob []byte
 	if f != nil {
 		// Fd would make the descriptor blocking, here and in the relay.
 		rc, err := f.SyscallConn()
 		if err != nil {
-			return Counts{}, err
+			return Answer{}, err
 		}
 		if err := rc.Control(func(fd uintptr) { oob = unix.UnixRights(int(fd)) }); err != nil {
-			return Counts{}, err
+			return Answer{}, err
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
-		return Counts{}, fmt.Errorf("ask relay: %w", err)
+		return Answer{}, fmt.Errorf("ask relay: %w", err)
 	}
 	if _, _, err := p.conn.WriteMsgUnix(b, oob, nil); err != nil {
-		return Counts{}, fmt.Errorf("ask relay: %w", err)
+		return Answer{}, fmt.Errorf("ask relay: %w", err)
 	}
 	buf := make([]byte, maxMessage)
 	n, err := p.conn.Read(buf)
 	if err != nil {
-		return Counts{}, fmt.Errorf("hear relay: %w", err)
+		return Answer{}, fmt.Errorf("hear relay: %w", err)
 	}
 	var a Answer
 	if err := json.Unmarshal(buf[:n], &a); err != nil {
-		return Counts{}, fmt.Errorf("hear relay: %w", err)
+		return Answer{}, fmt.Errorf("hear relay: %w", err)
 	}
 	if a.Err != "" {
-		return a.Counts, errors.New(a.Err)
+		return a, errors.New(a.Err)
 	}
-	return a.Counts, nil
+	return a, nil
 }
 
-// Close ends the process and waits until it is gone.
+// Close ends the process and waits until it is gone, and with it what the host
+// holds for its flows.
 func (p *Process) Close() error {
 	p.conn.Close()
 	p.cmd.Process.Kill()
 	<-p.done
+	p.keep.close()
 	return nil
 }
 

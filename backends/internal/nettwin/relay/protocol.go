@@ -1,6 +1,10 @@
 package relay
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
+)
 
 // Argv0 is the name under which the executable becomes the relay: main, and a
 // TestMain, that sees it as its argv[0] calls [Main] at once.
@@ -23,6 +27,11 @@ type Request struct {
 	Allow *Allow `json:"allow,omitempty"`
 	// Start confines the process and begins to serve.
 	Start *Start `json:"start,omitempty"`
+	// Translates says whether the host has address translation of its own for what
+	// it sends.
+	Translates *bool `json:"translates,omitempty"`
+	// Limits asks for those met after a number.
+	Limits *uint64 `json:"limits,omitempty"`
 	// Count asks for the counters.
 	Count bool `json:"count,omitempty"`
 }
@@ -67,12 +76,17 @@ type Allow struct {
 type Start struct {
 	// Cut refuses the way out: every flow is answered with silence.
 	Cut bool `json:"cut,omitempty"`
+	// Translates is as in [Request].
+	Translates bool `json:"translates,omitempty"`
 }
 
 // Answer is the reply to a request.
 type Answer struct {
 	Err    string `json:"err,omitempty"`
 	Counts Counts `json:"counts,omitzero"`
+	// Limits are those asked for, and Next the number to ask with the next time.
+	Limits []way.Limit `json:"limits,omitempty"`
+	Next   uint64      `json:"next,omitempty"`
 }
 
 // Counts is what a relay has seen since it started.
@@ -80,8 +94,8 @@ type Counts struct {
 	Flows      uint64 `json:"flows"`      // streams and datagram flows carried
 	Open       uint64 `json:"open"`       // of them, those that have not ended
 	Refused    uint64 `json:"refused"`    // dials that the outside refused or did not answer
-	Unmirrored uint64 `json:"unmirrored"` // packets to a next hop that the host does not use
-	Fenced     uint64 `json:"fenced"`     // packets to an address of the host itself
+	Unmirrored uint64 `json:"unmirrored"` // flows that the host cannot be made to carry as the twin would
+	Fenced     uint64 `json:"fenced"`     // flows to an address of the host itself
 	Dropped    uint64 `json:"dropped"`    // frames with a MAC that was never handed out, or over a limit
 	NextHops   uint64 `json:"next_hops"`
 }

@@ -2,10 +2,12 @@ package relay
 
 import (
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -15,7 +17,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // Limits of one twin. What is over them is dropped, and the twin's kernel tries
@@ -31,11 +33,15 @@ const (
 
 // Relay is the running state of the process.
 type Relay struct {
-	stack *stack.Stack
-	hops  *hops
-	host  *rtnl.Conn // in the host's namespace: which way would the host go?
-	cut   bool
-	allow atomic.Pointer[Allow]
+	stack  *stack.Stack
+	hops   *hops
+	host   *kernel // of the host: which way would it go?
+	ways   *asker  // makes the host go another
+	limits *limits
+	cut    bool
+	allow  atomic.Pointer[Allow]
+	// translates: the host's own nat may send what it sends elsewhere.
+	translates atomic.Bool
 
 	mu     sync.RWMutex
 	lanes  map[tcpip.NICID]*lane
@@ -58,8 +64,15 @@ type flow struct {
 }
 
 // newRelay makes a relay that has no interface yet.
-func newRelay(host *rtnl.Conn) (*Relay, error) {
-	r := &Relay{hops: newHops(), host: host, lanes: map[tcpip.NICID]*lane{}, dials: map[flow]*syn{}}
+func newRelay(host *kernel, ways *asker) (*Relay, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return nil, fmt.Errorf("read clock: %w", err)
+	}
+	r := &Relay{
+		hops: newHops(), host: host, ways: ways, limits: newLimits(uint64(now.Nano())),
+		lanes: map[tcpip.NICID]*lane{}, dials: map[flow]*syn{},
+	}
 	r.allow.Store(&Allow{})
 	log.Log().Emitter = silent{} // not SetTarget: some loggers hold the old one
 	r.stack = stack.New(stack.Options{
@@ -103,6 +116,7 @@ func (r *Relay) laneOf(h *hop) *lane {
 	}
 	if len(r.lanes) >= maxLanes {
 		r.counts.dropped.Add(1)
+		r.limit(&way.Limit{Kind: way.Load, Subject: h.itf.Name, Reason: fmt.Sprintf("more than %d next hops are in use", maxLanes)})
 		return nil
 	}
 	l := &lane{relay: r, hop: h, nic: tcpip.NICID(len(r.lanes) + 1)}
@@ -128,6 +142,12 @@ func (r *Relay) lane(nic tcpip.NICID) *lane {
 	defer r.mu.RUnlock()
 	return r.lanes[nic]
 }
+
+// limit remembers something that the twin could not do as the host would.
+func (r *Relay) limit(l *way.Limit) { r.limits.add(*l) }
+
+// local reports whether an address is one of the host's own.
+func (r *Relay) local(addr netip.Addr) bool { return r.host.local(addr) }
 
 // Counts returns what was seen so far.
 func (r *Relay) Counts() Counts {

@@ -106,34 +106,34 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	defer r.forget(f)
 
 	dst := l.target(id.LocalAddress, id.LocalPort)
-	switch l.judge(dst.Addr().WithZone("")) {
-	case fenced:
-		r.counts.fenced.Add(1)
-		l.unreachable(s.quote, prohibited)
-		req.Complete(false)
-		return
-	case unmirrored:
-		r.counts.unmirrored.Add(1)
-		l.unreachable(s.quote, hostUnreachable)
+	w, no := l.choose(unix.IPPROTO_TCP, source(id.RemoteAddress, id.RemotePort), dst)
+	if no != nil {
+		l.refuse(s.quote, no)
 		req.Complete(false)
 		return
 	}
-	d := net.Dialer{Control: l.bind, KeepAlive: -1}
+	d := net.Dialer{Control: w.control, KeepAlive: -1}
 	c, err := d.DialContext(s.ctx, "tcp", dst.String())
 	if err != nil {
-		r.counts.refused.Add(1)
-		if why, ok := codeOf(err); ok {
-			l.unreachable(s.quote, why)
-		}
+		w.release()
+		l.fail(s.quote, dst, err)
 		req.Complete(errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET))
 		return
 	}
 	out := c.(*net.TCPConn)
+	if no := w.confirm(out.LocalAddr().(*net.TCPAddr).AddrPort()); no != nil {
+		reset(out)
+		w.release()
+		l.refuse(nil, no)
+		req.Complete(true)
+		return
+	}
 	var q waiter.Queue
 	ep, terr := req.CreateEndpoint(&q)
 	req.Complete(false)
 	if terr != nil { // the twin's client is gone
 		reset(out)
+		w.release()
 		return
 	}
 	ep.SocketOptions().SetDelayOption(false)
@@ -142,6 +142,7 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	go func() {
 		defer r.streams.Add(-1)
 		join(out, ep, &q)
+		w.release()
 	}()
 }
 

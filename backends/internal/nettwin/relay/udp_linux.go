@@ -37,6 +37,7 @@ type udpFlow struct {
 	id    stack.TransportEndpointID
 	ep    tcpip.Endpoint
 	queue *waiter.Queue
+	route *route
 	out   *net.UDPConn
 	moved atomic.Int64 // nanoseconds of the last datagram, either way
 }
@@ -60,23 +61,19 @@ func (f *udpFlow) run() {
 	defer r.udpFlows.Add(-1)
 	defer f.ep.Close()
 	dst := f.lane.target(f.id.LocalAddress, f.id.LocalPort)
-	switch f.lane.judge(dst.Addr().WithZone("")) {
-	case fenced:
-		r.counts.fenced.Add(1)
-		f.lane.unreachable(quoteUDP(f.id), prohibited)
-		return
-	case unmirrored:
-		r.counts.unmirrored.Add(1)
-		f.lane.unreachable(quoteUDP(f.id), hostUnreachable)
+	w, no := f.lane.choose(unix.IPPROTO_UDP, source(f.id.RemoteAddress, f.id.RemotePort), dst)
+	if no != nil {
+		f.lane.refuse(quoteUDP(f.id), no)
 		return
 	}
-	d := net.Dialer{Control: f.lane.bind}
+	defer w.release()
+	d := net.Dialer{Control: w.control}
 	c, err := d.DialContext(context.Background(), "udp", dst.String())
 	if err != nil {
 		f.tell(err)
 		return
 	}
-	f.out = c.(*net.UDPConn)
+	f.route, f.out = w, c.(*net.UDPConn)
 	r.counts.flows.Add(1)
 	f.touch()
 	stop := make(chan struct{})
@@ -105,12 +102,10 @@ func (f *udpFlow) tell(err error) bool {
 		f.lane.unreachable(quoteUDP(f.id), portUnreachable)
 		return true
 	}
-	if why, ok := codeOf(err); ok {
-		f.lane.relay.counts.refused.Add(1)
-		f.lane.unreachable(quoteUDP(f.id), why)
+	if errors.Is(err, unix.EMSGSIZE) { // the kernel now knows the path's MTU and fragments
 		return true
 	}
-	return errors.Is(err, unix.EMSGSIZE) // the kernel now knows the path's MTU and fragments
+	return f.lane.fail(quoteUDP(f.id), f.lane.target(f.id.LocalAddress, f.id.LocalPort), err)
 }
 
 // outward sends the twin's datagrams until the flow is idle or stopped.

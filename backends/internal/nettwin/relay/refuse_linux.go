@@ -1,0 +1,83 @@
+package relay
+
+import (
+	"errors"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
+)
+
+// fence refuses an address of the host itself, or of nobody.
+func (l *lane) fence(dst netip.Addr) *refusal {
+	reason := "a service of the host itself that is not relayed: netsandbox create --relay PORT"
+	if !l.relay.host.local(dst) && !dst.IsUnspecified() {
+		reason = "it is nobody's address"
+	}
+	return &refusal{way.Limit{Kind: way.Route, Subject: dst.String(), Reason: reason}, prohibited, &l.relay.counts.fenced}
+}
+
+// foreign refuses a source address that the host does not have.
+func (l *lane) foreign(src netip.Addr) *refusal {
+	return l.blocked(way.Limit{Kind: way.Source, Subject: src.String(), Reason: "the host does not have this source address"})
+}
+
+// blocked refuses what the host cannot be made to do.
+func (l *lane) blocked(lim way.Limit) *refusal {
+	return &refusal{lim, hostUnreachable, &l.relay.counts.unmirrored}
+}
+
+// limited refuses with the answer of whoever keeps the ways.
+func (l *lane) limited(err error) *refusal {
+	if lim, ok := errors.AsType[*way.Limit](err); ok {
+		return l.blocked(*lim)
+	}
+	return l.blocked(way.Limit{Kind: way.Route, Subject: l.hop.itf.Name, Reason: err.Error()})
+}
+
+// unmarked refuses because the kernel gives marks to nobody but CAP_NET_ADMIN,
+// which the relay must not have.
+func (l *lane) unmarked(err error) *refusal {
+	reason := "the packet cannot be marked: " + err.Error()
+	if errors.Is(err, unix.EPERM) {
+		reason = "marking packets takes CAP_NET_ADMIN on this kernel (before Linux 5.17)"
+	}
+	return l.blocked(way.Limit{Kind: way.Route, Subject: l.hop.itf.Name, Reason: reason})
+}
+
+// subject names a lane for people.
+func (l *lane) subject(w way.Lane) string {
+	if w.NextHop.IsValid() {
+		return l.hop.itf.Name + " via " + w.NextHop.String()
+	}
+	return l.hop.itf.Name
+}
+
+// refuse remembers a flow that is not carried and tells the twin. quote is the
+// head of its first packet.
+func (l *lane) refuse(quote []byte, r *refusal) {
+	r.count.Add(1)
+	l.relay.limit(&r.limit)
+	l.unreachable(quote, r.code)
+}
+
+// fail tells the twin what came of an outer socket: a refusal of ours, or what
+// the outside said. It reports whether the twin was told anything.
+func (l *lane) fail(quote []byte, dst netip.AddrPort, err error) bool {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		l.refuse(quote, r)
+		return true
+	}
+	l.relay.counts.refused.Add(1)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		// The twin's copy of the host's rules let it out. The host's own did not:
+		// they match what the twin's packets are not (a user, a cgroup, a program).
+		l.relay.limit(&way.Limit{Kind: way.Firewall, Subject: dst.String(), Reason: "the host's firewall refused what the twin's allowed"})
+	}
+	why, ok := codeOf(err)
+	if ok {
+		l.unreachable(quote, why)
+	}
+	return ok
+}
