@@ -74,6 +74,24 @@ func (l *Lab) Wire(a *Node, aLink string, b *Node, bLink string) error {
 	return errors.Join(a.Up(aLink), b.Up(bLink))
 }
 
+// Bridge joins links of the node, so that it is a switch.
+func (n *Node) Bridge(name string, ports ...string) error {
+	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
+	if err := n.h.LinkAdd(br); err != nil {
+		return fmt.Errorf("add bridge %s to %s: %w", name, n.Name, err)
+	}
+	for _, p := range ports {
+		l, err := n.link(p)
+		if err != nil {
+			return err
+		}
+		if err := n.h.LinkSetMaster(l, br); err != nil {
+			return fmt.Errorf("make %s of %s a port of %s: %w", p, n.Name, name, err)
+		}
+	}
+	return n.Up(name)
+}
+
 // NS is the node's namespace; it stays the lab's to close.
 func (n *Node) NS() *os.File { return n.ns }
 
@@ -138,7 +156,11 @@ func (n *Node) Address(name string, addrs ...string) error {
 
 // Route adds a route to dst ("203.0.113.0/24", "0.0.0.0/0", "::/0") by way of a
 // gateway.
-func (n *Node) Route(dst, via string) error {
+func (n *Node) Route(dst, via string) error { return n.RouteMetric(dst, via, 0) }
+
+// RouteMetric adds a route that others of a lower metric are preferred to. Zero is
+// the kernel's default.
+func (n *Node) RouteMetric(dst, via string, metric int) error {
 	p, err := netip.ParsePrefix(dst)
 	if err != nil {
 		return err
@@ -149,7 +171,7 @@ func (n *Node) Route(dst, via string) error {
 	}
 	err = n.h.RouteAdd(&netlink.Route{
 		Dst: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
-		Gw:  gw.AsSlice(),
+		Gw:  gw.AsSlice(), Priority: metric,
 	})
 	if err != nil {
 		return fmt.Errorf("add route %s via %s to %s: %w", dst, via, n.Name, err)

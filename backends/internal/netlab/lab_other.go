@@ -69,6 +69,12 @@ func (*Node) Dial(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.ErrUnsupported
 }
 
+// Bridge is not supported here.
+func (*Node) Bridge(string, ...string) error { return errors.ErrUnsupported }
+
+// RouteMetric is not supported here.
+func (*Node) RouteMetric(string, string, int) error { return errors.ErrUnsupported }
+
 // Start is not supported here.
 func (*Node) Start(*exec.Cmd) error { return errors.ErrUnsupported }
 

@@ -6,22 +6,26 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
-// testLab is a host with two uplinks, a router behind each, and a server that
-// both reach:
+// testLab is a host with two uplinks, one router behind the one and two behind the
+// other, and a server that all reach, each by a link of its own. Nobody is .77.
 //
-//	host eth0 192.0.2.2/24    2001:db8:1::2/64 -- gw1 .1 ::1 --+
-//	     eth1 198.51.100.2/24 2001:db8:2::2/64 -- gw2 .1 ::1 --+-- server 203.0.113.80 2001:db8:80::80
+//	host eth0 192.0.2.2/24    2001:db8:1::2/64 -- lan -+- gw1 .1   ::1  -- one   -+
+//	                                                   +- gw3 .254 ::fe -- three -+- server 203.0.113.80
+//	     eth1 198.51.100.2/24 2001:db8:2::2/64 --------- gw2 .1   ::1  -- two   -+         2001:db8:80::80
 type testLab struct {
 	*netlab.Lab
-	host, gw1, gw2, server, inside *netlab.Node
-	twin                           *Twin
+	host, lan, gw1, gw2, gw3, server, inside *netlab.Node
+	twin                                     *Twin
 }
 
 func newLab(t testing.TB, reqs ...nstest.Req) *testLab {
@@ -32,24 +36,33 @@ func newLab(t testing.TB, reqs ...nstest.Req) *testLab {
 	for _, n := range []struct {
 		name string
 		to   **netlab.Node
-	}{{"host", &l.host}, {"gw1", &l.gw1}, {"gw2", &l.gw2}, {"server", &l.server}} {
+	}{{"host", &l.host}, {"lan", &l.lan}, {"gw1", &l.gw1}, {"gw2", &l.gw2}, {"gw3", &l.gw3}, {"server", &l.server}} {
 		var err error
 		*n.to, err = l.Node(n.name)
 		must(t, err)
 	}
 	must(t, errors.Join(
-		l.Wire(l.host, "eth0", l.gw1, "in"), l.Wire(l.host, "eth1", l.gw2, "in"),
-		l.Wire(l.gw1, "out", l.server, "one"), l.Wire(l.gw2, "out", l.server, "two"),
+		l.Wire(l.host, "eth0", l.lan, "host"), l.Wire(l.gw1, "in", l.lan, "gw1"), l.Wire(l.gw3, "in", l.lan, "gw3"),
+		l.lan.Bridge("switch", "host", "gw1", "gw3"), l.Wire(l.host, "eth1", l.gw2, "in"),
+		l.Wire(l.gw1, "out", l.server, "one"), l.Wire(l.gw2, "out", l.server, "two"), l.Wire(l.gw3, "out", l.server, "three"),
 		l.host.MTU("eth1", 1420), l.gw2.MTU("in", 1420),
 		l.host.Address("eth0", "192.0.2.2/24", "2001:db8:1::2/64"),
 		l.host.Address("eth1", "198.51.100.2/24", "2001:db8:2::2/64"),
 		l.gw1.Address("in", "192.0.2.1/24", "2001:db8:1::1/64"), l.gw1.Address("out", "203.0.113.1/24", "2001:db8:80::1/64"),
 		l.gw2.Address("in", "198.51.100.1/24", "2001:db8:2::1/64"), l.gw2.Address("out", "203.0.114.1/24", "2001:db8:81::1/64"),
+		l.gw3.Address("in", "192.0.2.254/24", "2001:db8:1::fe/64"), l.gw3.Address("out", "203.0.115.1/24", "2001:db8:82::1/64"),
 		l.server.Address("one", "203.0.113.80/24", "2001:db8:80::80/64"), l.server.Address("two", "203.0.114.80/24", "2001:db8:81::80/64"),
-		l.gw1.Forward(), l.gw2.Forward(),
+		l.server.Address("three", "203.0.115.80/24", "2001:db8:82::80/64"),
+		l.gw1.Forward(), l.gw2.Forward(), l.gw3.Forward(),
 		l.host.Route("0.0.0.0/0", "192.0.2.1"), l.host.Route("::/0", "2001:db8:1::1"),
+		l.gw2.Route("203.0.113.0/24", "203.0.114.80"), l.gw2.Route("2001:db8:80::/64", "2001:db8:81::80"),
+		l.gw3.Route("203.0.113.0/24", "203.0.115.80"), l.gw3.Route("2001:db8:80::/64", "2001:db8:82::80"),
 		l.server.Route("192.0.2.0/24", "203.0.113.1"), l.server.Route("2001:db8:1::/64", "2001:db8:80::1"),
 		l.server.Route("198.51.100.0/24", "203.0.114.1"), l.server.Route("2001:db8:2::/64", "2001:db8:81::1"),
+		// For sockets that answer by the link they were asked on.
+		l.server.RouteMetric("0.0.0.0/0", "203.0.113.1", 2001), l.server.RouteMetric("::/0", "2001:db8:80::1", 2001),
+		l.server.RouteMetric("0.0.0.0/0", "203.0.114.1", 2002), l.server.RouteMetric("::/0", "2001:db8:81::1", 2002),
+		l.server.RouteMetric("0.0.0.0/0", "203.0.115.1", 2003), l.server.RouteMetric("::/0", "2001:db8:82::1", 2003),
 	))
 	for _, s := range []string{"all", "default", "eth0", "eth1"} {
 		must(t, l.host.Sysctl("ipv4/conf/"+s+"/rp_filter", "1"))
@@ -99,19 +112,10 @@ func echo(t *testing.T, n *netlab.Node, network, addr string) {
 	ln, err := n.Listen(network, addr)
 	must(t, err)
 	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				io.WriteString(c, c.RemoteAddr().(*net.TCPAddr).IP.String()+"\n")
-				io.Copy(c, c)
-			}()
-		}
-	}()
+	go answer(ln, func(c net.Conn) {
+		io.WriteString(c, host(c.RemoteAddr())+"\n")
+		io.Copy(c, c)
+	})
 }
 
 // echoUDP answers every datagram with the address it came from and the datagram.
@@ -120,16 +124,81 @@ func echoUDP(t *testing.T, n *netlab.Node, addr string) {
 	c, err := n.ListenPacket("udp", addr)
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	go func() {
-		b := make([]byte, 64<<10)
-		for {
-			n, from, err := c.ReadFrom(b)
+	go answerUDP(c, func(from net.Addr, b []byte) string { return host(from) + "\n" + string(b) })
+}
+
+// paths answers each connection and datagram with the link of the server that it
+// came by ("one" is behind gw1, and so on) and the address that it came from.
+func (l *testLab) paths(t *testing.T, port string) {
+	t.Helper()
+	for _, link := range []string{"one", "two", "three"} {
+		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+			return errors.Join(c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), link) }), err)
+		}}
+		must(t, l.server.Do(func() error {
+			ln, err := lc.Listen(t.Context(), "tcp", ":"+port)
 			if err != nil {
-				return
+				return err
 			}
-			c.WriteTo(append([]byte(from.(*net.UDPAddr).IP.String()+"\n"), b[:n]...), from)
+			t.Cleanup(func() { ln.Close() })
+			go answer(ln, func(c net.Conn) { io.WriteString(c, link+" "+host(c.RemoteAddr())) })
+			pc, err := lc.ListenPacket(t.Context(), "udp", ":"+port)
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { pc.Close() })
+			go answerUDP(pc, func(from net.Addr, _ []byte) string { return link + " " + host(from) })
+			return nil
+		}))
+	}
+}
+
+// path asks [testLab.paths] from a node: "one 192.0.2.2".
+func path(t *testing.T, n *netlab.Node, network, addr string) (string, error) {
+	t.Helper()
+	c, err := n.Dial(within(t, 3*time.Second), network, addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	must(t, c.SetDeadline(time.Now().Add(3*time.Second)))
+	if network == "udp" {
+		if _, err := c.Write([]byte{0}); err != nil {
+			return "", err
 		}
-	}()
+	}
+	b := make([]byte, 128)
+	got, err := c.Read(b)
+	return string(b[:got]), err
+}
+
+func host(a net.Addr) string {
+	h, _, _ := net.SplitHostPort(a.String())
+	return h
+}
+
+func answer(ln net.Listener, f func(net.Conn)) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			f(c)
+		}()
+	}
+}
+
+func answerUDP(c net.PacketConn, f func(net.Addr, []byte) string) {
+	b := make([]byte, 64<<10)
+	for {
+		n, from, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		c.WriteTo([]byte(f(from, b[:n])), from)
+	}
 }
 
 // seenAs connects from inside and returns the address under which the echo
