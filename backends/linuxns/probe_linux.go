@@ -43,6 +43,7 @@ func (Doctor) Probe(ctx context.Context, stateRoot string) []backends.Finding {
 		found = append(found, c.run(ctx, stateRoot))
 	}
 	found = append(found, idmapFindings(ctx, stateRoot)...)
+	found = append(found, hostFindings(ctx)...)
 	return append(found, leftovers(ctx, stateRoot)...)
 }
 

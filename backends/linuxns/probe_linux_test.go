@@ -56,7 +56,8 @@ func TestDoctorOnAFitMachine(t *testing.T) {
 	}
 	var names []string
 	for _, f := range found {
-		if f.Status != "ok" && f.Status != "leftover" {
+		about := slices.ContainsFunc(topics, func(o topic) bool { return o.name == f.Name })
+		if f.Status != "ok" && f.Status != "leftover" && !about { // how its network is set up is not fitness
 			t.Errorf("%s: %s: %s", f.Name, f.Status, f.Detail)
 		}
 		if f.Detail == "" {
