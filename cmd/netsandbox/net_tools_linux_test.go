@@ -21,7 +21,7 @@ const patience = time.Second
 // tools are what lab can do with a network.
 var tools = map[string]func(args []string) error{
 	"get": labGet, "datagram": labDatagram, "line": labLine, "beat": labBeat, "beating": labBeating,
-	"greet": labGreet, "resolve": labResolve,
+	"greet": labGreet, "resolve": labResolve, "divert": labDivert, "fakeip": labFakeIP,
 }
 
 // labGet prints what an HTTP server says.
