@@ -27,6 +27,7 @@ type replica struct {
 	ports  []port
 	toTwin rtnl.IndexMap
 	notes  []string
+	shift  rtnl.Shift
 	static map[int][]relay.NextHop // by the twin's number of the link
 }
 

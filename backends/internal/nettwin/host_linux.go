@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -61,7 +62,7 @@ func observe(ns int) (*network, error) {
 			return nil, fmt.Errorf("list %s: %w", d.what, err)
 		}
 		for _, m := range ms {
-			if d.typ == unix.RTM_GETROUTE && rtnl.Local(m) || d.typ == unix.RTM_GETNEIGH && !rtnl.Static(m) {
+			if d.typ == unix.RTM_GETROUTE && rtnl.Local(m) || d.typ == unix.RTM_GETNEIGH && !n.static(m) {
 				continue
 			}
 			*d.into = append(*d.into, m)
@@ -72,6 +73,18 @@ func observe(ns int) (*network, error) {
 		return err
 	})
 	return n, err
+}
+
+// static reports a neighbour that somebody configured. A link that does not ask
+// has one of the kernel's for whatever was sent to.
+func (n *network) static(m []byte) bool {
+	if !rtnl.Static(m) {
+		return false
+	}
+	at := index(m[4:])
+	i := slices.IndexFunc(n.links, func(l rtnl.Link) bool { return l.Index == at })
+	asks := i < 0 || n.links[i].Flags&(unix.IFF_NOARP|unix.IFF_LOOPBACK) == 0
+	return asks || binary.NativeEndian.Uint16(m[8:])&unix.NUD_NOARP == 0
 }
 
 // missing says what the host has and no twin gets.

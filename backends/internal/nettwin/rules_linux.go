@@ -9,19 +9,20 @@ import (
 )
 
 // setRules deletes the rules that the host lacks and adds those the twin lacks.
+// The kernel takes a rule twice, so they are counted.
 func (r *replica) setRules() error {
 	twin, err := observeRules(r.conn)
 	if err != nil {
 		return err
 	}
-	wanted := map[string][]byte{}
+	wanted, kept := map[string]int{}, map[string]int{}
 	for _, m := range r.host.rules {
-		wanted[rtnl.RuleText(m)] = m
+		wanted[rtnl.RuleText(m)]++
 	}
 	for _, m := range twin {
-		k := rtnl.RuleText(m)
-		if _, ok := wanted[k]; ok {
-			delete(wanted, k)
+		k := rtnl.RuleText(r.shift.Out(m))
+		if kept[k] < wanted[k] {
+			kept[k]++
 			continue
 		}
 		if err := r.conn.Do(unix.RTM_DELRULE, 0, rtnl.Rule(m)); err != nil {
@@ -30,10 +31,16 @@ func (r *replica) setRules() error {
 	}
 	for _, m := range r.host.rules { // in the host's order: equal preferences keep theirs
 		k := rtnl.RuleText(m)
-		if wanted[k] == nil {
+		if kept[k] > 0 {
+			kept[k]--
 			continue
 		}
-		if err := r.conn.Do(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, rtnl.Rule(m)); err != nil {
+		in, ok := r.shift.In(m)
+		if !ok {
+			r.notes = append(r.notes, fmt.Sprintf("rule %s is not in the twin: it has no such users", k))
+			continue
+		}
+		if err := r.conn.Do(unix.RTM_NEWRULE, unix.NLM_F_CREATE, rtnl.Rule(in)); err != nil {
 			r.notes = append(r.notes, fmt.Sprintf("rule %s is not in the twin: %v", k, err))
 		}
 	}

@@ -2,7 +2,12 @@ package nettwin
 
 import (
 	"errors"
+	"math"
 	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
@@ -28,8 +33,16 @@ func (t *Twin) record() (snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, m := range n.rules {
+		n.rules[i] = t.shift().Out(m)
+	}
 	s := snapshot{}
 	n.describe(s)
+	for _, m := range n.routes {
+		if left, ok := rtnl.Expires(m); ok {
+			s.add(kindEnd, rtnl.RouteText(m, n.name), strconv.FormatInt(int64(uptime()+left), 10))
+		}
+	}
 	var own *nft.Table
 	if t.loop != nil {
 		own = t.loop.table
@@ -42,6 +55,38 @@ func (t *Twin) record() (snapshot, error) {
 		s.add(KindNFT, i.Key, i.Text)
 	}
 	return s, nil
+}
+
+// kindEnd is when routes with a lifetime end, by [uptime]. It is no difference.
+const kindEnd Kind = "end"
+
+// uptime is the clock that the kernel's timers go by.
+func uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // has one on every kernel
+	return time.Duration(ts.Nano())
+}
+
+// ended reports a route of s that is gone because its time was up.
+func (s snapshot) ended(d Difference) bool {
+	if d.Kind != KindRoute || d.Now != "" {
+		return false
+	}
+	at := s[kindEnd][d.Key+" "+d.Was]
+	if len(at) == 0 {
+		return false
+	}
+	end, err := strconv.ParseInt(at[0], 10, 64)
+	// The kernel's garbage collector is not punctual, but it is never early.
+	return err == nil && int64(uptime()) >= end
+}
+
+// shift is how the ids of users inside lie in the kernel's.
+func (t *Twin) shift() rtnl.Shift {
+	if t.opt.IDShift == 0 {
+		return rtnl.Shift{}
+	}
+	return rtnl.Shift{Base: t.opt.IDShift, Size: math.MaxInt32} // 2^32−1 is nobody
 }
 
 // describe puts everything but nftables into words.
@@ -89,7 +134,7 @@ func (t *Twin) Difference() ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.baseline.difference(now), nil
+	return slices.DeleteFunc(t.baseline.difference(now), t.baseline.ended), nil
 }
 
 func (s snapshot) difference(now snapshot) []Difference {

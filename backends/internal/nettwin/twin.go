@@ -30,6 +30,9 @@ type Options struct {
 	// Unrecorded makes a twin that is thrown away before anybody asks what was
 	// changed in it, as a control view's: the baseline is not read.
 	Unrecorded bool
+	// IDShift is the kernel's id of user 0 of the user namespace that owns the
+	// twin; 0 when that is the host's own. Policy rules for users are moved by it.
+	IDShift uint32
 	// Ways makes the host go ways that it does not use itself. Nil: such a flow is
 	// not carried, and counts as a limit.
 	Ways way.Keeper

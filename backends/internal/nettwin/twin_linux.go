@@ -90,7 +90,7 @@ func (t *Twin) fill() (*replica, error) {
 	if host.ruleset, err = nft.Ruleset(int(t.host.Fd()), nil); err != nil {
 		return nil, fmt.Errorf("read network of host: %w", err)
 	}
-	r := &replica{ns: int(t.ns.Fd()), host: host}
+	r := &replica{ns: int(t.ns.Fd()), host: host, shift: t.shift()}
 	err = r.build()
 	for _, p := range r.ports {
 		if p.tap != nil {
@@ -127,7 +127,7 @@ func (t *Twin) serveLoopback(host *network) error {
 	if err != nil {
 		return err
 	}
-	t.loop, err = t.openLoopback(servers)
+	t.loop, err = t.openLoopback(host, servers)
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
 		t.notes = append(t.notes, fmt.Sprintf("no service on the host's loopback is reachable: %v", err))
 		return nil

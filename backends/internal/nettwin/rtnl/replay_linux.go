@@ -2,7 +2,7 @@ package rtnl
 
 import (
 	"encoding/binary"
-	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,7 +73,20 @@ const rtaNexthopID = 30
 const routeFlags = unix.RTNH_F_DEAD | unix.RTNH_F_LINKDOWN | unix.RTNH_F_OFFLOAD | unix.RTNH_F_TRAP | unix.RTNH_F_UNRESOLVED |
 	unix.RTM_F_CLONED | unix.RTM_F_OFFLOAD | unix.RTM_F_TRAP | unix.RTM_F_OFFLOAD_FAILED
 
-// Route turns a dumped route into a request that adds it.
+// Expires is the time that a dumped route has left. False: it is there for good.
+func Expires(msg []byte) (time.Duration, bool) {
+	info := Find(msg[unix.SizeofRtMsg:], unix.RTA_CACHEINFO) // struct rta_cacheinfo
+	if len(info) < 12 {
+		return 0, false
+	}
+	const tick = 10 * time.Millisecond // USER_HZ
+	left := int32(binary.NativeEndian.Uint32(info[8:]))
+	return time.Duration(left) * tick, left != 0
+}
+
+// Route turns a dumped route into a request that adds it. A lifetime is kept,
+// except that of a route that a router advertises: the twin hears no routers, so
+// what the host goes on renewing would run out there.
 func Route(msg []byte, m IndexMap) ([]byte, bool) {
 	// A route that names a nexthop object is dumped with the object's interface
 	// and gateway beside it, and a request with both is EINVAL.
@@ -97,6 +110,9 @@ func Route(msg []byte, m IndexMap) ([]byte, bool) {
 		return true
 	})
 	clear32(out[8:], routeFlags)
+	if left, ok := Expires(msg); ok && msg[5] != unix.RTPROT_RA && msg[5] != unix.RTPROT_KERNEL {
+		out = AppendUint32(out, unix.RTA_EXPIRES, uint32(max(1, (left+time.Second-1)/time.Second)))
+	}
 	return out, ok
 }
 
@@ -115,94 +131,6 @@ func nexthops(b []byte, m IndexMap) bool {
 	return ok
 }
 
-// nhaFDB is NHA_FDB, which x/sys lacks.
-const nhaFDB = 11
-
-// SizeofNhmsg is the size of struct nhmsg, which x/sys lacks.
-const SizeofNhmsg = 8
-
-// Nexthop turns a dumped nexthop object into a request that adds it.
-func Nexthop(msg []byte, m IndexMap) ([]byte, bool) {
-	ok := true
-	out := filter(msg, SizeofNhmsg, func(a Attr) bool {
-		switch a.Type {
-		case unix.NHA_OIF:
-			ok = m.rewrite(a.Value) && ok
-		case unix.NHA_ID, unix.NHA_GROUP, unix.NHA_GROUP_TYPE, unix.NHA_BLACKHOLE, unix.NHA_GATEWAY,
-			unix.NHA_ENCAP_TYPE, unix.NHA_ENCAP, nhaFDB:
-		default: // statistics and the state of resilient groups
-			return false
-		}
-		return true
-	})
-	out[1], out[3] = 0, 0 // scope and a reserved byte, refused in a request
-	binary.NativeEndian.PutUint32(out[4:], binary.NativeEndian.Uint32(out[4:])&unix.RTNH_F_ONLINK)
-	return out, ok
-}
-
-// NexthopDeletion turns a dumped nexthop object into a request that deletes it.
-func NexthopDeletion(msg []byte) []byte {
-	return Append(make([]byte, SizeofNhmsg), unix.NHA_ID, Find(msg[SizeofNhmsg:], unix.NHA_ID))
-}
-
-// SizeofRuleHdr is the size of struct fib_rule_hdr, which x/sys lacks.
-const SizeofRuleHdr = 12
-
-// Rule turns a dumped policy rule into a request that adds or deletes it.
-// Rules name interfaces, so nothing is rewritten.
-func Rule(msg []byte) []byte {
-	out := filter(msg, SizeofRuleHdr, func(Attr) bool { return true })
-	// Permanent, unresolved and detached are answers, not wishes.
-	flags := binary.NativeEndian.Uint32(out[8:])
-	binary.NativeEndian.PutUint32(out[8:], flags&unix.FIB_RULE_INVERT)
-	return out
-}
-
-// PlainRule makes a rule that sends everything to a table.
-func PlainRule(af byte, pref uint32, tab byte) []byte {
-	m := make([]byte, SizeofRuleHdr)
-	m[0], m[4], m[7] = af, tab, ruleToTable
-	m = AppendUint32(m, unix.FRA_PRIORITY, pref)
-	return AppendUint32(m, unix.FRA_TABLE, uint32(tab))
-}
-
-// Static reports a neighbour that somebody configured: permanent or proxy, not
-// learnt and not the kernel's own multicast entries.
-func Static(msg []byte) bool {
-	state := binary.NativeEndian.Uint16(msg[8:])
-	return state&unix.NUD_PERMANENT != 0 || msg[10]&unix.NTF_PROXY != 0
-}
-
-func clear32(b []byte, bits uint32) {
-	binary.NativeEndian.PutUint32(b, binary.NativeEndian.Uint32(b)&^bits)
-}
-
-// NDA_PROTOCOL and NDA_FLAGS_EXT, which x/sys lacks.
-const (
-	ndaProtocol = 12
-	ndaFlagsExt = 15
-)
-
-// Neighbor turns a dumped static neighbour into a request that adds it with
-// another MAC.
-func Neighbor(msg []byte, m IndexMap, mac []byte) ([]byte, bool) {
-	out := filter(msg, unix.SizeofNdMsg, func(a Attr) bool {
-		switch a.Type {
-		case unix.NDA_DST, ndaProtocol, ndaFlagsExt:
-			return true
-		case unix.NDA_LLADDR:
-			return len(a.Value) == len(mac) && copy(a.Value, mac) > 0
-		}
-		return false
-	})
-	return out, m.rewrite(out[4:])
-}
-
-// NeighborAddr is the address of a neighbour.
-func NeighborAddr(msg []byte) (netip.Addr, bool) {
-	return netip.AddrFromSlice(Find(msg[unix.SizeofNdMsg:], unix.NDA_DST))
-}
-
 // Deletion turns a dumped route into a request that deletes exactly it. IPv6
 // finds a route by its gateway and metric, and refuses lwtunnel attributes here.
 func Deletion(msg []byte) []byte {
@@ -215,4 +143,8 @@ func Deletion(msg []byte) []byte {
 	})
 	clear32(out[8:], routeFlags)
 	return out
+}
+
+func clear32(b []byte, bits uint32) {
+	binary.NativeEndian.PutUint32(b, binary.NativeEndian.Uint32(b)&^bits)
 }

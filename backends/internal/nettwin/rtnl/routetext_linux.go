@@ -2,6 +2,7 @@ package rtnl
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -47,6 +48,9 @@ func RouteKey(m []byte, name Names) (key, rest string) {
 	if binary.NativeEndian.Uint32(m[8:])&unix.RTNH_F_ONLINK != 0 {
 		w.add("onlink")
 	}
+	if _, ok := Expires(m); ok && m[5] != unix.RTPROT_RA && m[5] != unix.RTPROT_KERNEL {
+		w.add("expires")
+	}
 	var k words
 	if m[0] == unix.AF_INET6 {
 		k.add("inet6")
@@ -87,17 +91,65 @@ func routeAttr(w *words, a Attr, name Names) {
 	case unix.RTA_FLOW:
 		w.num("realm", a.Uint32())
 	case unix.RTA_PREF:
-		if len(a.Value) > 0 && a.Value[0] != 0 {
-			w.add("pref", fmt.Sprint(a.Value[0]))
+		if len(a.Value) > 0 && a.Value[0] != 0 { // 2 is invalid, RFC 4191
+			w.add("pref", map[byte]string{1: "high", 3: "low"}[a.Value[0]])
 		}
 	case unix.RTA_METRICS:
-		for m := range Attrs(a.Value) {
-			w.add(fmt.Sprintf("metric%d", m.Type), fmt.Sprintf("%x", m.Value))
-		}
+		metrics(w, a.Value)
+	case unix.RTA_ENCAP_TYPE:
+		w.add("encap", encapType(a.Value))
+	case unix.RTA_ENCAP:
+		w.add("encap-options", hex.EncodeToString(a.Value))
 	case unix.RTA_MULTIPATH:
 		multipath(w, a.Value, name)
 	default:
 		w.unknown(a)
+	}
+}
+
+// lwtunnel types (enum lwtunnel_encap_types), which x/sys lacks.
+var encapTypes = []string{"none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm"}
+
+func encapType(b []byte) string {
+	if len(b) < 2 {
+		return hex.EncodeToString(b)
+	}
+	if t := int(binary.NativeEndian.Uint16(b)); t < len(encapTypes) {
+		return encapTypes[t]
+	}
+	return fmt.Sprint(binary.NativeEndian.Uint16(b))
+}
+
+// metricNames are RTAX_* in the words of ip-route(8).
+var metricNames = map[uint16]string{
+	unix.RTAX_MTU: "mtu", unix.RTAX_WINDOW: "window", unix.RTAX_RTT: "rtt", unix.RTAX_RTTVAR: "rttvar", unix.RTAX_SSTHRESH: "ssthresh",
+	unix.RTAX_CWND: "cwnd", unix.RTAX_ADVMSS: "advmss", unix.RTAX_REORDERING: "reordering", unix.RTAX_HOPLIMIT: "hoplimit",
+	unix.RTAX_INITCWND: "initcwnd", unix.RTAX_FEATURES: "features", unix.RTAX_RTO_MIN: "rto_min", unix.RTAX_INITRWND: "initrwnd",
+	unix.RTAX_QUICKACK: "quickack", unix.RTAX_CC_ALGO: "congctl", unix.RTAX_FASTOPEN_NO_COOKIE: "fastopen_no_cookie",
+}
+
+// metrics renders RTA_METRICS. Times are the kernel's numbers: eighths of a
+// millisecond for rtt, quarters for rttvar.
+func metrics(w *words, b []byte) {
+	locked := number(Find(b, unix.RTAX_LOCK))
+	for m := range Attrs(b) {
+		name, ok := metricNames[m.Type]
+		switch {
+		case m.Type == unix.RTAX_LOCK:
+			continue
+		case !ok:
+			w.unknown(m)
+			continue
+		}
+		w.add(name)
+		if locked&(1<<m.Type) != 0 {
+			w.add("lock")
+		}
+		if m.Type == unix.RTAX_CC_ALGO {
+			w.add(m.String())
+		} else {
+			w.add(fmt.Sprint(m.Uint32()))
+		}
 	}
 }
 
@@ -118,112 +170,4 @@ func multipath(w *words, b []byte, name Names) {
 		}
 		b = b[min(align(n), len(b)):]
 	}
-}
-
-// NexthopText renders a dumped nexthop object.
-func NexthopText(m []byte, name Names) string {
-	key, rest := NexthopKey(m, name)
-	return key + " " + rest
-}
-
-// NexthopKey splits it into its number and the rest.
-func NexthopKey(m []byte, name Names) (key, rest string) {
-	var w words
-	for a := range Attrs(m[SizeofNhmsg:]) {
-		switch a.Type {
-		case unix.NHA_ID:
-			key = fmt.Sprintf("id %d", a.Uint32())
-		case unix.NHA_OIF:
-			w.add("dev", name(int(a.Uint32())))
-		case unix.NHA_GATEWAY:
-			w.add("via", addr(a.Value))
-		case unix.NHA_BLACKHOLE:
-			w.add("blackhole")
-		case unix.NHA_GROUP: // struct nexthop_grp: id(4), weight-1(1), reserved(3)
-			for b := a.Value; len(b) >= 8; b = b[8:] {
-				w.add("group", fmt.Sprintf("%d,%d", binary.NativeEndian.Uint32(b), b[4]+1))
-			}
-		case unix.NHA_GROUP_TYPE, unix.NHA_ENCAP_TYPE, unix.NHA_ENCAP, nhaFDB:
-			w.unknown(a)
-		}
-	}
-	w.add("proto", protocol(m[2]))
-	return key, w.String()
-}
-
-// NeighborText renders a dumped static neighbour.
-func NeighborText(m []byte, name Names) string {
-	key, rest := NeighborKey(m, name)
-	return strings.TrimSpace(key + " " + rest)
-}
-
-// NeighborKey splits it into address and link, and the rest.
-func NeighborKey(m []byte, name Names) (key, rest string) {
-	var w words
-	dst := ""
-	for a := range Attrs(m[unix.SizeofNdMsg:]) {
-		switch a.Type {
-		case unix.NDA_DST:
-			dst = addr(a.Value)
-		case unix.NDA_LLADDR:
-			w.add("lladdr", mac(a.Value))
-		}
-	}
-	if binary.NativeEndian.Uint16(m[8:])&unix.NUD_PERMANENT != 0 {
-		w.add("nud", "permanent")
-	}
-	key = fmt.Sprintf("%s dev %s", dst, name(int(binary.NativeEndian.Uint32(m[4:]))))
-	if m[10]&unix.NTF_PROXY != 0 {
-		key = "proxy " + key
-	}
-	if m[10]&unix.NTF_ROUTER != 0 {
-		w.add("router")
-	}
-	return key, w.String()
-}
-
-// sizeofTcmsg is the size of struct tcmsg, which x/sys lacks.
-const sizeofTcmsg = 20
-
-// tcRoot is TC_H_ROOT, which x/sys lacks.
-const tcRoot = 0xffffffff
-
-// TCA_* attributes of a queueing discipline, which x/sys lacks. The others are
-// statistics.
-const (
-	tcaKind    = 1
-	tcaOptions = 2
-)
-
-// QdiscLink is the interface of a queueing discipline.
-func QdiscLink(m []byte) int { return int(binary.NativeEndian.Uint32(m[4:])) }
-
-// QdiscSet reports whether somebody put it there: the kernel's own default has
-// no handle.
-func QdiscSet(m []byte) bool { return binary.NativeEndian.Uint32(m[8:]) != 0 }
-
-// QdiscKey splits a dumped queueing discipline into its place and the rest.
-func QdiscKey(m []byte, name Names) (key, rest string) {
-	var w words
-	for a := range Attrs(m[sizeofTcmsg:]) {
-		switch a.Type {
-		case tcaKind:
-			w = append(words{a.String()}, w...)
-		case tcaOptions:
-			if len(a.Value) > 0 {
-				w.add(fmt.Sprintf("options %x", a.Value))
-			}
-		}
-	}
-	handle, parent := binary.NativeEndian.Uint32(m[8:]), binary.NativeEndian.Uint32(m[12:])
-	key = "dev " + name(int(binary.NativeEndian.Uint32(m[4:])))
-	if parent == tcRoot {
-		key += " root"
-	} else {
-		key += fmt.Sprintf(" parent %x:%x", parent>>16, parent&0xffff)
-	}
-	if handle != 0 {
-		w.add(fmt.Sprintf("handle %x:", handle>>16))
-	}
-	return key, w.String()
 }

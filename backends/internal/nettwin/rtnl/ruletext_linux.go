@@ -12,6 +12,9 @@ var ruleActions = map[uint8]string{2: "goto", 3: "nop", 6: "blackhole", 7: "unre
 
 const ruleToTable = 1
 
+// fraDSCP is FRA_DSCP (6.13), which x/sys lacks.
+const fraDSCP = 25
+
 // RuleText renders a dumped policy rule in full; it is the rule's identity.
 func RuleText(m []byte) string {
 	var w words
@@ -57,6 +60,23 @@ func RuleText(m []byte) string {
 	return w.String()
 }
 
+func ipProtocol(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	switch b[0] {
+	case unix.IPPROTO_TCP:
+		return "tcp"
+	case unix.IPPROTO_UDP:
+		return "udp"
+	case unix.IPPROTO_ICMP:
+		return "icmp"
+	case unix.IPPROTO_ICMPV6:
+		return "ipv6-icmp"
+	}
+	return fmt.Sprint(b[0])
+}
+
 func ruleAttr(w *words, a Attr) {
 	switch a.Type {
 	case unix.FRA_IIFNAME:
@@ -86,7 +106,7 @@ func ruleAttr(w *words, a Attr) {
 			w.add("uidrange", fmt.Sprintf("%d-%d", number(a.Value), number(a.Value[4:])))
 		}
 	case unix.FRA_IP_PROTO:
-		w.add("ipproto", fmt.Sprint(a.Value))
+		w.add("ipproto", ipProtocol(a.Value))
 	case unix.FRA_SPORT_RANGE, unix.FRA_DPORT_RANGE:
 		if len(a.Value) >= 4 {
 			word := map[bool]string{true: "sport", false: "dport"}[a.Type == unix.FRA_SPORT_RANGE]
@@ -94,6 +114,14 @@ func ruleAttr(w *words, a Attr) {
 		}
 	case unix.FRA_L3MDEV:
 		w.add("l3mdev")
+	case unix.FRA_TUN_ID:
+		if len(a.Value) >= 8 {
+			w.add("tun_id", fmt.Sprint(binary.BigEndian.Uint64(a.Value)))
+		}
+	case unix.FRA_FLOW:
+		w.add("realms", fmt.Sprintf("%d/%d", a.Uint32()>>16, a.Uint32()&0xffff))
+	case fraDSCP:
+		w.add("dscp", fmt.Sprintf("%#x", a.Value))
 	case unix.FRA_PROTOCOL:
 		if len(a.Value) > 0 && a.Value[0] != unix.RTPROT_UNSPEC && a.Value[0] != unix.RTPROT_KERNEL {
 			w.add("protocol", protocol(a.Value[0]))
