@@ -239,6 +239,8 @@ type Status struct {
 	// Since is when the view was built, in nanoseconds since 1970 on the clock that
 	// dates files; 0 when none is, 1 when that clock was set back.
 	Since int64 `json:"since,omitempty"`
+	// Notes say what of the host's network the twin could not be given.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Dated is a [View] that knows what the host has changed since it was built. An

@@ -69,7 +69,7 @@ func (h *Holder) status(r *wire.Reply) error {
 	if err != nil {
 		return err
 	}
-	s := backends.Status{Holder: os.Getpid(), Mode: h.mode.Name, Processes: ps}
+	s := backends.Status{Holder: os.Getpid(), Mode: h.mode.Name, Processes: ps, Notes: h.twin.Notes()}
 	if h.view != nil && h.view.alive() {
 		s.Init, s.Since = h.view.proc.Pid, h.rec.View.Time
 		w, err := h.window()
@@ -80,11 +80,16 @@ func (h *Holder) status(r *wire.Reply) error {
 			s.Since = 1
 		}
 	}
-	// A relay that died took the way out with it, whatever the twin looks like.
-	_, err = os.Stat(h.dir.Path(envdir.TwinLost))
-	s.TwinLost = err == nil || h.twin.Status().Relay == 0
+	s.TwinLost = h.twinLost()
 	r.Status = &s
 	return nil
+}
+
+// twinLost reports whether the twin is another one than the inside has changed. A
+// relay that died took the way out with it, whatever the twin looks like.
+func (h *Holder) twinLost() bool {
+	_, err := os.Stat(h.dir.Path(envdir.TwinLost))
+	return err == nil || h.twin.Status().Relay == 0
 }
 
 // reset drops differential content. The layers are edited while nothing has

@@ -24,10 +24,21 @@ func (b *page) created(d report.Created) {
 			b.line("  mount %s (%s) is %s: %s", m.Point, m.FS, m.Treatment, m.Reason)
 		}
 	}
-	for _, n := range d.Notes {
+	b.notes(d.Notes, d.Name)
+	b.line("Next: %s", d.Next)
+}
+
+// notes prints what fits beside the rest: a host with many tunnels or policies has
+// a twin with many notes, all of which inspect prints.
+func (b *page) notes(notes []string, env string) {
+	const most = 6
+	for i, n := range notes {
+		if i == most && len(notes) > most+1 {
+			b.line("  and %s; see: netsandbox inspect %s", count(len(notes)-most, "more note"), env)
+			return
+		}
 		b.line("  note: %s", n)
 	}
-	b.line("Next: %s", d.Next)
 }
 
 // kernels reports a mount point where the kernel shows itself.

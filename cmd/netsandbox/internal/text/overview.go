@@ -130,6 +130,9 @@ func (b *page) inspect(d report.Inspect) {
 	}
 	b.table("RESOURCE NAME STATUS", rows)
 	b.covers(d.Covers, d.CoverNotes)
+	for _, n := range d.Status.View.Notes {
+		b.line("twin: %s", n)
+	}
 }
 
 func (b *page) covers(cs []backends.Cover, notes []string) {

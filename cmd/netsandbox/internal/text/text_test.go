@@ -64,7 +64,7 @@ var (
 	env      = report.Environment{Name: "edge", ID: "01J", State: states.Checked, Cycle: 2, Backend: "linux", Base: "/", Description: "new proxy", Created: at}
 	status   = report.Status{
 		Environment: env, Evidence: &sec, Circuits: []report.Circuit{kept}, Txn: &txn,
-		View:  backends.Status{Holder: 10, Init: 11, Mode: "shifted", Processes: []backends.Process{{PID: 12, Comm: "sleep"}}},
+		View:  backends.Status{Holder: 10, Init: 11, Mode: "shifted", Processes: []backends.Process{{PID: 12, Comm: "sleep"}}, Notes: []string{"link wg0 (wireguard) is in the twin a tun"}},
 		Next:  &report.Next{On: states.Plan, To: states.Planned, Command: "netsandbox plan edge", Guards: []report.GuardLine{{Guard: states.ChangesPresent, Holds: true}, {Guard: states.CircuitsFresh, Refusal: &refusal}}},
 		Notes: []string{"the keeper undid apply-1"},
 	}
@@ -85,6 +85,7 @@ var documents = map[string]any{
 		Covers: []backends.Cover{{Path: "/etc/shadow", How: backends.Redacted, Why: "password hashes"}},
 		Next:   "netsandbox exec edge -- COMMAND",
 	},
+	"created-notes":  report.Created{Name: "edge", Mode: "shifted", Notes: strings.Split("link wg0 (wireguard) is in the twin a tun,b,c,d,e,f,g,h", ","), Next: "netsandbox exec edge -- COMMAND"},
 	"staged":         report.Staged{Name: "edge", Path: "/etc/x", Candidate: "/etc/x"},
 	"staged-delete":  report.Staged{Name: "edge", Path: "/etc/x", Deleted: true},
 	"changes":        report.Changes{Name: "edge", Changes: []change.Change{conf, link, gone}, Blockers: []change.Blocker{blocker}, Ephemeral: []change.Change{conf}, Network: []string{"+ route 10.0.0.0/8 via 192.0.2.1"}},
