@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
@@ -148,8 +149,8 @@ func TestEndings(t *testing.T) {
 				t.Errorf("took %v", got.Took)
 			}
 			got.Took = 0
-			if got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
 			if got.OK() != (tt.want.Exit == 0) {
 				t.Errorf("OK() = %v for %+v", got.OK(), got)
