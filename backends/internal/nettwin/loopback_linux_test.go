@@ -5,13 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -112,13 +113,10 @@ func TestRelayedPortIsReleased(t *testing.T) {
 	greet(t, l.host, "127.0.0.1:7890", "host-proxy")
 	l.mirror(t, Options{Relay: []uint16{7890}})
 	ln := greet(t, l.inside, "127.0.0.1:7890", "twin-proxy")
-	eventually(t, "the listener inside answers", func() bool {
-		got, err := l.ask("127.0.0.1:7890")
-		return got == "twin-proxy" && err == nil
-	})
-	if got := l.twin.Status().Released; len(got) != 1 || got[0] != 7890 {
-		t.Errorf("released %v, want [7890]", got)
+	if got, err := l.ask("127.0.0.1:7890"); got != "twin-proxy" || err != nil {
+		t.Errorf("the listener inside is not asked from the first moment: got %q, %v", got, err)
 	}
+	eventually(t, "the port is released", func() bool { return slices.Equal(l.twin.Status().Released, []uint16{7890}) })
 	must(t, ln.Close())
 	if got, err := l.ask("127.0.0.1:7890"); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("after the listener inside ended: got %q, %v; want connection refused", got, err)
@@ -142,22 +140,33 @@ func TestRelayFollowsTheHost(t *testing.T) {
 	})
 }
 
+// TestInsideCannotForgeTheDestination has root inside send what it likes to the
+// relay's sockets: by nat and by TPROXY rules of its own.
 func TestInsideCannotForgeTheDestination(t *testing.T) {
 	l := newLab(t, nstest.NFT, nstest.Tool("nft"))
 	greet(t, l.host, ":22", "host-sshd")
 	greet(t, l.host, "127.0.0.1:7890", "host-proxy")
 	l.mirror(t, Options{Relay: []uint16{7890}})
-	// Root inside sends its own choice of destinations to the relay's listener.
-	port := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), l.twin.loop.tcp[false])
-	_, err := l.inside.Run(t.Context(), "nft", "add table ip forge; add chain ip forge out { type nat hook output priority -150; }; "+
-		"add rule ip forge out tcp dport 22 dnat to "+port.String())
-	must(t, err)
-	for _, addr := range []string{"127.0.0.1:22", "192.0.2.2:22", "203.0.113.80:22", port.String()} {
-		if got, err := l.ask(addr); err == nil || got != "" {
-			t.Errorf("%s: got %q, %v; want nothing", addr, got, err)
+	ours := l.twin.loop.gates[gate{nft.Direct, unix.IPPROTO_TCP, false}]
+	for _, forgery := range []string{
+		"chain out { type nat hook output priority -150; tcp dport 22 dnat to " + ours.String() + "; };",
+		"chain out { type nat hook output priority -150; ip daddr 203.0.113.80 tcp dport 22 dnat to 127.0.0.1:22; };",
+		"chain in { type filter hook prerouting priority -150; iif lo tcp dport 22 tproxy to " + ours.String() + "; };",
+	} {
+		_, err := l.inside.Run(t.Context(), "nft", "add table ip forge; flush table ip forge; table ip forge { "+forgery+" };")
+		must(t, err)
+		for _, addr := range []string{"127.0.0.1:22", "192.0.2.2:22", "203.0.113.80:22"} {
+			if got, err := l.ask(addr); err == nil || got != "" {
+				t.Errorf("%s: %s: got %q, %v; want nothing", forgery, addr, got, err)
+			}
 		}
+		if got, err := l.ask("127.0.0.1:7890"); got != "host-proxy" || err != nil {
+			t.Errorf("%s: the allowed port: got %q, %v", forgery, got, err)
+		}
+		_, err = l.inside.Run(t.Context(), "nft", "delete table ip forge")
+		must(t, err)
 	}
-	if got, err := l.ask("127.0.0.1:7890"); got != "host-proxy" || err != nil {
-		t.Errorf("the allowed port: got %q, %v", got, err)
+	if c, err := l.twin.Counts(); err != nil || c.Fenced == 0 {
+		t.Errorf("nothing was fenced: %+v, %v", c, err)
 	}
 }

@@ -127,7 +127,7 @@ func (t *Twin) serveLoopback(host *network) error {
 	if err != nil {
 		return err
 	}
-	t.loop, err = t.openLoopback(servers)
+	t.loop, err = t.openLoopback(host, servers)
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
 		t.notes = append(t.notes, fmt.Sprintf("no service on the host's loopback is reachable: %v", err))
 		return nil

@@ -124,27 +124,28 @@ func TestOwnedTable(t *testing.T) {
 	n := loaded(t)
 	before := read(t, n, nil)
 	ns := int(n.NS().Fd())
-	table, err := Make(ns, "ours")
+	table, err := Make(ns, "ours", true)
 	must(t, err)
 	if !table.Owned {
 		t.Fatal("this kernel has no owned tables")
 	}
-	lo := netip.MustParseAddr("127.0.0.1")
+	v4, v6 := netip.MustParseAddrPort("192.0.0.8:9"), netip.MustParseAddrPort("[100::1]:9")
 	for i := range 3 { // replaced as a whole each time
-		var rs []Redirect
+		var cs []Capture
 		for p := range 50 * i {
-			rs = append(rs, Redirect{unix.IPPROTO_TCP, lo, uint16(1000 + p), 9}, Redirect{unix.IPPROTO_UDP, netip.IPv6Unspecified(), uint16(1000 + p), 9})
+			cs = append(cs, Capture{Direct, unix.IPPROTO_TCP, netip.MustParseAddr("127.0.0.1"), uint16(1000 + p), v4},
+				Capture{Translated, unix.IPPROTO_UDP, netip.IPv6Unspecified(), uint16(1000 + p), v6})
 		}
-		must(t, table.Set(rs))
+		must(t, table.Set(cs))
 	}
 	if got := read(t, n, table); !slices.Equal(got, before) {
 		t.Errorf("the table is not left out:\n%s", render(got))
 	}
-	if got := read(t, n, nil); len(got) != len(before)+2+200 {
-		t.Errorf("%d items with the table, want a table, a chain and 200 rules more than %d", len(got), len(before))
+	if got := read(t, n, nil); len(got) != len(before)+2+202 {
+		t.Errorf("%d items with the table, want a table, a chain and 202 rules more than %d", len(got), len(before))
 	}
 	must(t, Flush(ns))
-	if got := read(t, n, nil); len(got) != 202 {
+	if got := read(t, n, nil); len(got) != 204 {
 		t.Errorf("%d items after a flush, want the owned ones:\n%s", len(got), render(got))
 	}
 	must(t, table.Close())

@@ -1,10 +1,9 @@
 package nft
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
+	"math"
 
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
@@ -14,22 +13,14 @@ import (
 // tableOwner is NFT_TABLE_F_OWNER, which x/sys lacks.
 const tableOwner = 0x2
 
-// priority is that of the output chain: before dstnat (-100), so that a
-// redirection of ours is decided before any inside.
-const priority = -110
+const chain = "prerouting"
 
-const chain = "output"
+// last is the priority of the chain. Whatever else is loaded has had its say
+// about a packet by then: nat changed its destination, mangle diverted it, a
+// firewall dropped it.
+const last = math.MaxInt32
 
-// Redirect sends what a process inside dials to a socket on its own loopback.
-type Redirect struct {
-	Proto uint8 // IPPROTO_TCP or IPPROTO_UDP
-	// Addr is the destination; when unspecified, any local address of its family.
-	Addr netip.Addr
-	Port uint16
-	To   uint16 // port on 127.0.0.1 or ::1
-}
-
-// Table is a table of redirections that lives as long as its socket.
+// Table is a table of captures that lives as long as its socket.
 type Table struct {
 	c    *netlink.Conn
 	port uint32 // the socket's netlink address, which the kernel gives as owner
@@ -39,26 +30,39 @@ type Table struct {
 	Owned bool
 }
 
-// Make makes the table in the namespace ns.
-func Make(ns int, name string) (*Table, error) {
+// Make makes the table in the namespace ns. Owned says to ask for a table that
+// nobody else can change.
+func Make(ns int, name string, owned bool) (*Table, error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: ns})
 	if err != nil {
 		return nil, fmt.Errorf("dial nf_tables: %w", err)
 	}
-	t := &Table{c: c, name: name, Owned: true}
+	t := &Table{c: c, name: name, Owned: owned}
 	if t.port, err = address(c); err != nil {
 		c.Close()
 		return nil, err
 	}
-	if err = t.create(tableOwner); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
-		t.Owned = false
-		err = t.create(0)
-	}
-	if err != nil {
+	if err := t.create(); err != nil {
 		c.Close()
-		return nil, fmt.Errorf("make table %s: %w", name, err)
+		return nil, err
 	}
 	return t, nil
+}
+
+// create makes the table, or makes it again. Only an unowned one can be lost.
+func (t *Table) create() error {
+	var err error
+	if t.Owned {
+		err = t.make(tableOwner)
+		t.Owned = !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL)
+	}
+	if !t.Owned {
+		err = t.make(0)
+	}
+	if err != nil {
+		return fmt.Errorf("make table %s: %w", t.name, err)
+	}
+	return nil
 }
 
 // address is the number by which the kernel knows a netlink socket.
@@ -77,7 +81,7 @@ func address(c *netlink.Conn) (uint32, error) {
 	return port, errors.Join(cerr, err)
 }
 
-func (t *Table) create(flags uint32) error {
+func (t *Table) make(flags uint32) error {
 	table, err := message(unix.NFT_MSG_NEWTABLE, int(netlink.Create|netlink.Excl), unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
 		ae.String(unix.NFTA_TABLE_NAME, t.name)
 		ae.Uint32(unix.NFTA_TABLE_FLAGS, flags)
@@ -88,10 +92,10 @@ func (t *Table) create(flags uint32) error {
 	hook, err := message(unix.NFT_MSG_NEWCHAIN, int(netlink.Create), unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
 		ae.String(unix.NFTA_CHAIN_TABLE, t.name)
 		ae.String(unix.NFTA_CHAIN_NAME, chain)
-		ae.String(unix.NFTA_CHAIN_TYPE, "nat")
+		ae.String(unix.NFTA_CHAIN_TYPE, "filter")
 		ae.Nested(unix.NFTA_CHAIN_HOOK, func(h *netlink.AttributeEncoder) error {
-			h.Uint32(unix.NFTA_HOOK_HOOKNUM, unix.NF_INET_LOCAL_OUT)
-			h.Int32(unix.NFTA_HOOK_PRIORITY, priority)
+			h.Uint32(unix.NFTA_HOOK_HOOKNUM, unix.NF_INET_PRE_ROUTING)
+			h.Int32(unix.NFTA_HOOK_PRIORITY, last)
 			return nil
 		})
 	})
@@ -101,33 +105,78 @@ func (t *Table) create(flags uint32) error {
 	return batch(t.c, []netlink.Message{table, hook})
 }
 
-// Set replaces all redirections at once.
-func (t *Table) Set(rs []Redirect) error {
+// Set replaces all captures at once. A table that was flushed meanwhile is made
+// again.
+func (t *Table) Set(cs []Capture) error {
+	err := t.set(cs)
+	if errors.Is(err, unix.ENOENT) && t.lost() {
+		if err := t.create(); err != nil {
+			return err
+		}
+		err = t.set(cs)
+	}
+	return err
+}
+
+func (t *Table) set(cs []Capture) error {
 	flush, err := message(unix.NFT_MSG_DELRULE, 0, unix.NFPROTO_INET, t.inChain)
 	if err != nil {
 		return err
 	}
 	ms := []netlink.Message{flush}
-	for _, r := range rs {
-		exprs, err := r.expressions()
+	rules := untouched()
+	for _, c := range cs {
+		rules = append(rules, c.rule())
+	}
+	for _, r := range rules {
+		m, err := t.rule(r)
 		if err != nil {
-			return fmt.Errorf("encode redirection: %w", err)
-		}
-		m, err := message(unix.NFT_MSG_NEWRULE, int(netlink.Create|netlink.Append), unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
-			t.inChain(ae)
-			ae.Nested(unix.NFTA_RULE_EXPRESSIONS, func(list *netlink.AttributeEncoder) error {
-				for _, e := range exprs {
-					list.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, e)
-				}
-				return nil
-			})
-		})
-		if err != nil {
-			return err
+			return fmt.Errorf("encode capture: %w", err)
 		}
 		ms = append(ms, m)
 	}
 	return batch(t.c, ms)
+}
+
+// rule is the message that appends one.
+func (t *Table) rule(es []expr.Any) (netlink.Message, error) {
+	var exprs [][]byte
+	for _, e := range es {
+		b, err := expr.Marshal(unix.NFPROTO_INET, e)
+		if err != nil {
+			return netlink.Message{}, err
+		}
+		exprs = append(exprs, b)
+	}
+	return message(unix.NFT_MSG_NEWRULE, int(netlink.Create|netlink.Append), unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
+		t.inChain(ae)
+		ae.Nested(unix.NFTA_RULE_EXPRESSIONS, func(list *netlink.AttributeEncoder) error {
+			for _, b := range exprs {
+				list.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, b)
+			}
+			return nil
+		})
+	})
+}
+
+// Renew makes a table that was flushed again, with the captures cs, and reports
+// whether it had to. An owned table is not looked for.
+func (t *Table) Renew(cs []Capture) (bool, error) {
+	if t.Owned || !t.lost() {
+		return false, nil
+	}
+	return true, t.Set(cs)
+}
+
+// lost reports whether the table is not there.
+func (t *Table) lost() bool {
+	m, err := message(unix.NFT_MSG_GETTABLE, 0, unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
+		ae.String(unix.NFTA_TABLE_NAME, t.name)
+	})
+	if err == nil {
+		_, err = t.c.Execute(m)
+	}
+	return errors.Is(errno(err), unix.ENOENT)
 }
 
 func (t *Table) inChain(ae *netlink.AttributeEncoder) {
@@ -137,39 +186,3 @@ func (t *Table) inChain(ae *netlink.AttributeEncoder) {
 
 // Close lets go of the table, which vanishes if it is owned.
 func (t *Table) Close() error { return t.c.Close() }
-
-// expressions is the rule in the kernel's words: family, destination, protocol,
-// port, redirect.
-func (r Redirect) expressions() ([][]byte, error) {
-	family, offset := byte(unix.NFPROTO_IPV4), uint32(16) // of daddr in the header
-	if r.Addr.Is6() {
-		family, offset = unix.NFPROTO_IPV6, 24
-	}
-	equal := func(b ...byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: b} }
-	es := []expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, equal(family)}
-	if r.Addr.IsUnspecified() {
-		es = append(es,
-			&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
-			equal(binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)...))
-	} else {
-		a := r.Addr.AsSlice()
-		es = append(es,
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(len(a))},
-			equal(a...))
-	}
-	es = append(es,
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal(r.Proto),
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		equal(binary.BigEndian.AppendUint16(nil, r.Port)...),
-		&expr.Immediate{Register: 1, Data: binary.BigEndian.AppendUint16(nil, r.To)},
-		&expr.Redir{RegisterProtoMin: 1, RegisterProtoMax: 1, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED})
-	var out [][]byte
-	for _, e := range es {
-		b, err := expr.Marshal(unix.NFPROTO_INET, e)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, b)
-	}
-	return out, nil
-}

@@ -39,9 +39,16 @@ func codeOf(err error) (code, bool) {
 // of that packet; Linux looks for a socket by the ports in it and believes the
 // message only if a TCP sequence number is one it sent.
 func (l *lane) unreachable(quote []byte, c code) {
+	if b := unreachablePacket(quote, c); b != nil {
+		l.writeIP(b)
+	}
+}
+
+// unreachablePacket is the message; nil when the quote is no packet.
+func unreachablePacket(quote []byte, c code) []byte {
 	const icmp = 8
 	if len(quote) < header.IPv4MinimumSize {
-		return
+		return nil
 	}
 	if quote[0]>>4 == 4 {
 		q := header.IPv4(quote)
@@ -56,11 +63,10 @@ func (l *lane) unreachable(quote []byte, c code) {
 		m[0], m[1] = 3, c.v4
 		copy(m[icmp:], quote)
 		binary.BigEndian.PutUint16(m[2:], ^checksum.Checksum(m, 0))
-		l.writeIP(b)
-		return
+		return b
 	}
 	if len(quote) < header.IPv6MinimumSize {
-		return
+		return nil
 	}
 	q := header.IPv6(quote)
 	src, dst := q.DestinationAddress(), q.SourceAddress()
@@ -73,7 +79,7 @@ func (l *lane) unreachable(quote []byte, c code) {
 	copy(m[icmp:], quote)
 	sum := header.ICMPv6Checksum(header.ICMPv6ChecksumParams{Header: header.ICMPv6(m), Src: src, Dst: dst})
 	binary.BigEndian.PutUint16(m[2:], sum)
-	l.writeIP(b)
+	return b
 }
 
 // quoteUDP makes the head of a datagram of a flow, for the stack does not keep it.

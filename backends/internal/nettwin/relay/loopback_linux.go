@@ -1,207 +1,164 @@
 package relay
 
 import (
-	"context"
-	"encoding/binary"
-	"io"
-	"net"
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
-	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
-// ip6tOriginalDst is IP6T_SO_ORIGINAL_DST, which x/sys lacks.
-const ip6tOriginalDst = 80
+// LoopKind says what a socket is for that the twin hands over: how the packets
+// that it takes came to be sent to the twin itself.
+type LoopKind string
 
-// allows reports whether a host service may be dialled on loopback.
+// The kinds of socket. Streams are accepted and datagrams received by transparent
+// sockets, so their local address is the destination as the twin's nat left it.
+const (
+	LoopStreams         LoopKind = "streams"
+	LoopDatagrams       LoopKind = "datagrams"
+	TranslatedStreams   LoopKind = "translated streams" // nat in the twin made the destination a local one
+	TranslatedDatagrams LoopKind = "translated datagrams"
+	DivertedStreams     LoopKind = "diverted streams" // routed to lo with a foreign destination
+	DivertedDatagrams   LoopKind = "diverted datagrams"
+	LoopAnswers         LoopKind = "answers"   // a raw socket in the twin
+	LoopQuestions       LoopKind = "questions" // our end of a [LoopQuestion] conversation
+)
+
+// loopback is what the relay serves the twin's loopback with.
+type loopback struct {
+	raw       [2]*os.File // by "is IPv6"
+	questions *questions
+}
+
+// serveLoopback takes over one socket of the twin's loopback. Raw sockets and the
+// conversation come before the sockets that need them.
+func (r *Relay) serveLoopback(l Listen, f *os.File) error {
+	switch kind := LoopKind(l.Network); kind {
+	case LoopStreams, TranslatedStreams, DivertedStreams:
+		return r.serveStreams(f, kind)
+	case LoopDatagrams, TranslatedDatagrams, DivertedDatagrams:
+		return r.serveDatagrams(f, kind)
+	case LoopAnswers:
+		return r.loop.answerBy(f)
+	case LoopQuestions:
+		c, err := controlConn(f)
+		if err == nil {
+			r.loop.questions = &questions{conn: c}
+		}
+		return err
+	default:
+		f.Close()
+		return fmt.Errorf("socket for %q is not understood", kind)
+	}
+}
+
+// allows reports whether a host service may be dialled.
 func (a *Allow) allows(to netip.AddrPort) bool {
 	return slices.Contains(a.Ports, to.Port()) || slices.Contains(a.Exact, to)
 }
 
-// serveLoopback serves one socket of the twin's loopback.
-func (r *Relay) serveLoopback(l Listen, f *os.File) error {
-	if l.Network == "udp" {
-		return r.serveUDP(f, l.To)
-	}
-	return r.serveTCP(f)
+// passage is one flow that was captured in the twin.
+type passage struct {
+	kind  LoopKind
+	proto uint8
+	// client sent to to, and nat in the twin made at of it.
+	client, at, to netip.AddrPort
+	foreign        bool // to is not the host
 }
 
-// serveTCP accepts what the twin's kernel redirected to a listener there and
-// dials the original destination on the host. Root inside can redirect what it
-// likes to the listener, so the destination is believed only as far as the
-// allow-list goes.
-func (r *Relay) serveTCP(f *os.File) error {
-	ln, err := net.FileListener(f)
-	f.Close()
-	if err != nil {
-		return err
+// errFenced is the answer to a flow that the twin may not send to the host.
+var errFenced = errors.New("it is no relayed service")
+
+// admit decides on a flow before anything is dialled. Root inside can have what
+// it likes captured, with any destination, so addresses of the host are believed
+// only as far as the allow-list goes. A foreign one may be dialled: the twin could
+// have sent it there by a lane, and what the host's nat makes of it is asked
+// afterwards.
+func (r *Relay) admit(p *passage) error {
+	a := p.to.Addr()
+	if r.cut || !a.IsValid() || a.IsUnspecified() || a.Is4In6() || a.IsMulticast() || p.to.Port() == 0 {
+		return errFenced
 	}
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go r.loopTCP(c.(*net.TCPConn))
+	p.foreign = !r.local(a)
+	switch {
+	case !p.foreign && p.kind != DivertedStreams && p.kind != DivertedDatagrams:
+		if !r.allow.Load().allows(p.to) {
+			return errFenced
 		}
-	}()
+	case !p.foreign:
+		return errFenced
+	case p.kind == LoopStreams || p.kind == LoopDatagrams:
+		return &way.Limit{Kind: way.Source, Subject: p.to.String(), Reason: "the address is the twin's and not the host's"}
+	case p.kind == DivertedDatagrams:
+		return &way.Limit{Kind: way.Translation, Subject: p.to.String(), Reason: "datagrams are routed to a local proxy, which cannot be asked whether it takes them"}
+	}
 	return nil
 }
 
-func (r *Relay) loopTCP(in *net.TCPConn) {
-	to, err := originalDst(in)
-	if err != nil || r.cut || !r.allow.Load().allows(to) || !r.local(to.Addr()) || r.streams.Load() >= maxStreams {
+// confirm asks, when the first packet has gone from src, whether the host treats
+// the flow as the twin did. For each kind there is one proof.
+func (r *Relay) confirm(p passage, src netip.AddrPort) error {
+	q := LoopQuestion{What: LoopTreatment, Proto: p.proto, Src: src, Dst: p.to}
+	switch {
+	case p.kind == DivertedStreams:
+		q.What = LoopPeer
+	case p.at == p.to && !r.translates.Load():
+		return nil
+	}
+	a, err := r.loop.questions.ask(q)
+	switch {
+	case err != nil:
+		return p.limit("the host's treatment of it cannot be seen: " + err.Error())
+	case q.What == LoopPeer && !a.There:
+		return p.limit("the twin routes it to a local proxy, the host does not")
+	case q.What == LoopPeer, a.To == p.at:
+		return nil
+	case a.To == p.to:
+		return p.limit(fmt.Sprintf("the twin's nat sends it to %s, the host's leaves it", p.at))
+	case p.at == p.to:
+		return p.limit(fmt.Sprintf("the host's nat sends it to %s, the twin's leaves it", a.To))
+	}
+	return p.limit(fmt.Sprintf("the twin's nat sends it to %s, the host's to %s", p.at, a.To))
+}
+
+func (p passage) limit(reason string) *way.Limit {
+	return &way.Limit{Kind: way.Translation, Subject: p.to.String(), Reason: reason}
+}
+
+// unanswered is what a dial that failed means. The twin's kernel completed the
+// handshake because somebody listens on the host; so a flow to a foreign address
+// did not get there.
+func (p passage) unanswered(err error) error {
+	if !p.foreign {
+		return err
+	}
+	return p.limit(fmt.Sprintf("the twin sends it to a local proxy; dialled on the host: %v", plain(err)))
+}
+
+// plain is the errno in an error of package net, whose text names ports of ours.
+func plain(err error) error {
+	if e, ok := errors.AsType[unix.Errno](err); ok {
+		return e
+	}
+	return err
+}
+
+// turnAway counts a flow that is not carried, and remembers why when the twin
+// could not do as the host would.
+func (r *Relay) turnAway(err error) {
+	lim, ok := errors.AsType[*way.Limit](err)
+	switch {
+	case ok:
+		r.counts.unmirrored.Add(1)
+		r.limit(lim)
+	case errors.Is(err, errFenced):
 		r.counts.fenced.Add(1)
-		reset(in)
-		return
-	}
-	d := net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
-	c, err := d.DialContext(context.Background(), "tcp", to.String())
-	if err != nil {
+	default:
 		r.counts.refused.Add(1)
-		reset(in)
-		return
-	}
-	r.counts.flows.Add(1)
-	r.streams.Add(1)
-	defer r.streams.Add(-1)
-	pipe(in, c.(*net.TCPConn))
-}
-
-// originalDst is where a redirected connection wanted to go.
-func originalDst(c *net.TCPConn) (netip.AddrPort, error) {
-	rc, err := c.SyscallConn()
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	level, opt := unix.SOL_IP, unix.SO_ORIGINAL_DST
-	if c.LocalAddr().(*net.TCPAddr).IP.To4() == nil {
-		level, opt = unix.SOL_IPV6, ip6tOriginalDst
-	}
-	var sa unix.RawSockaddrInet6 // the larger of the two
-	size := uint32(unsafe.Sizeof(sa))
-	var errno unix.Errno
-	err = rc.Control(func(fd uintptr) {
-		_, _, errno = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, uintptr(level), uintptr(opt),
-			uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)), 0)
-	})
-	if err == nil && errno != 0 {
-		err = errno
-	}
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&sa.Port))[:])
-	if sa.Family == unix.AF_INET {
-		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(&sa))
-		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), port), nil
-	}
-	return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), port), nil
-}
-
-// pipe copies both ways until both ended: an end of data as such, an error as a
-// reset. Between two sockets the kernel moves the bytes (splice).
-func pipe(a, b *net.TCPConn) {
-	var wg sync.WaitGroup
-	half := func(dst, src *net.TCPConn) {
-		defer wg.Done()
-		if _, err := io.Copy(dst, src); err != nil {
-			reset(dst)
-			reset(src)
-			return
-		}
-		dst.CloseWrite()
-	}
-	wg.Add(2)
-	go half(a, b)
-	half(b, a)
-	wg.Wait()
-	a.Close()
-	b.Close()
-}
-
-// serveUDP carries what arrives at a socket in the twin to one host service.
-func (r *Relay) serveUDP(f *os.File, to netip.AddrPort) error {
-	pc, err := net.FilePacketConn(f)
-	f.Close()
-	if err != nil {
-		return err
-	}
-	in := pc.(*net.UDPConn)
-	s := &loopUDP{relay: r, in: in, to: to, flows: map[netip.AddrPort]*net.UDPConn{}}
-	go s.run()
-	return nil
-}
-
-// loopUDP is one relayed datagram service.
-type loopUDP struct {
-	relay *Relay
-	in    *net.UDPConn
-	to    netip.AddrPort
-	mu    sync.Mutex
-	flows map[netip.AddrPort]*net.UDPConn
-}
-
-// maxLoopFlows bounds the clients of one relayed datagram service.
-const maxLoopFlows = 1024
-
-func (s *loopUDP) run() {
-	buf := make([]byte, 64<<10)
-	for {
-		n, from, err := s.in.ReadFromUDPAddrPort(buf)
-		if err != nil {
-			return
-		}
-		if s.relay.cut {
-			continue
-		}
-		if out := s.flow(from); out != nil {
-			out.Write(buf[:n]) // a refusal comes back as an error of the next read
-		}
-	}
-}
-
-func (s *loopUDP) flow(from netip.AddrPort) *net.UDPConn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if out := s.flows[from]; out != nil {
-		return out
-	}
-	if len(s.flows) >= maxLoopFlows {
-		s.relay.counts.dropped.Add(1)
-		return nil
-	}
-	out, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(s.to))
-	if err != nil {
-		s.relay.counts.refused.Add(1)
-		return nil
-	}
-	s.flows[from] = out
-	s.relay.counts.flows.Add(1)
-	go s.answer(from, out)
-	return out
-}
-
-func (s *loopUDP) answer(from netip.AddrPort, out *net.UDPConn) {
-	defer func() {
-		s.mu.Lock()
-		delete(s.flows, from)
-		s.mu.Unlock()
-		out.Close()
-	}()
-	buf := buffers.Get().(*[64 << 10]byte)
-	defer buffers.Put(buf)
-	for {
-		out.SetReadDeadline(time.Now().Add(udpIdle))
-		n, err := out.Read(buf[:])
-		if err != nil {
-			return
-		}
-		s.in.WriteToUDPAddrPort(buf[:n], from)
 	}
 }

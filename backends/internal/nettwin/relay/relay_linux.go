@@ -40,6 +40,7 @@ type Relay struct {
 	limits *limits
 	cut    bool
 	allow  atomic.Pointer[Allow]
+	loop   loopback
 	// translates: the host's own nat may send what it sends elsewhere.
 	translates atomic.Bool
 

@@ -2,6 +2,7 @@ package sockdiag
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -54,6 +55,10 @@ const (
 	attrV6Only = 11 // INET_DIAG_SKV6ONLY
 	tcpListen  = 1 << 10
 	udpUnconnd = 1 << 7 // a datagram socket without a peer is in state CLOSE
+
+	idPorts  = 8  // in the request: struct inet_diag_sockid, source port first
+	idAddrs  = 12 // source address first, each 16 bytes
+	idCookie = 48
 )
 
 // Listening lists every TCP socket that listens and every UDP socket that is
@@ -83,6 +88,38 @@ func (c *Conn) Listening() ([]Socket, error) {
 		}
 	}
 	return out, nil
+}
+
+// Has reports whether there is a socket at one end of a flow: bound to at and
+// connected to peer.
+func (c *Conn) Has(proto uint8, at, peer netip.AddrPort) (bool, error) {
+	req := make([]byte, sizeofReq)
+	req[0], req[1] = unix.AF_INET, proto
+	if at.Addr().Is6() {
+		req[0] = unix.AF_INET6
+	}
+	binary.NativeEndian.PutUint32(req[4:], ^uint32(0)) // in every state
+	binary.BigEndian.PutUint16(req[idPorts:], at.Port())
+	binary.BigEndian.PutUint16(req[idPorts+2:], peer.Port())
+	copy(req[idAddrs:], at.Addr().AsSlice())
+	copy(req[idAddrs+16:], peer.Addr().AsSlice())
+	for i := range 8 { // INET_DIAG_NOCOOKIE
+		req[idCookie+i] = 0xff
+	}
+	ms, err := c.c.Execute(netlink.Message{Header: netlink.Header{Type: byFamily, Flags: netlink.Request}, Data: req})
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for socket: %w", err)
+	}
+	for _, m := range ms {
+		// The kernel falls back to a socket that listens.
+		if len(m.Data) >= sizeofMsg && binary.BigEndian.Uint16(m.Data[6:]) == peer.Port() {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func parse(proto uint8, m []byte) Socket {

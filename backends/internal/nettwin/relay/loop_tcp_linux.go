@@ -1,0 +1,149 @@
+package relay
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
+)
+
+// ip6tOriginalDst is IP6T_SO_ORIGINAL_DST, which x/sys lacks.
+const ip6tOriginalDst = 80
+
+// serveStreams accepts what the twin's kernel captured and dials the same
+// destination on the host, as a process of the host would: its nat and its
+// routing lead the stream to the service or to the proxy that a process there
+// would get.
+func (r *Relay) serveStreams(f *os.File, kind LoopKind) error {
+	ln, err := net.FileListener(f)
+	f.Close()
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				go r.stream(c.(*net.TCPConn), kind)
+			}
+		}
+	}()
+	return nil
+}
+
+func (r *Relay) stream(in *net.TCPConn, kind LoopKind) {
+	out, err := r.dialStream(in, kind)
+	if err != nil {
+		r.turnAway(err)
+		reset(in)
+		return
+	}
+	r.counts.flows.Add(1)
+	r.streams.Add(1)
+	defer r.streams.Add(-1)
+	pipe(in, out)
+}
+
+func (r *Relay) dialStream(in *net.TCPConn, kind LoopKind) (*net.TCPConn, error) {
+	p := passage{kind: kind, proto: unix.IPPROTO_TCP, client: addrOf(in.RemoteAddr()), at: addrOf(in.LocalAddr())}
+	p.to = p.at
+	if kind == TranslatedStreams {
+		var err error
+		if p.to, err = originalDst(in); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.admit(&p); err != nil {
+		return nil, err
+	}
+	if r.streams.Load() >= maxStreams {
+		return nil, &way.Limit{Kind: way.Load, Subject: p.to.String(), Reason: "too many streams are open"}
+	}
+	d := net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
+	c, err := d.DialContext(context.Background(), "tcp", p.to.String())
+	if err != nil {
+		return nil, p.unanswered(err)
+	}
+	out := c.(*net.TCPConn)
+	if err := r.confirm(p, addrOf(out.LocalAddr())); err != nil {
+		reset(out)
+		return nil, err
+	}
+	return out, nil
+}
+
+// addrOf is the address of one end of a socket.
+func addrOf(a net.Addr) netip.AddrPort {
+	var ap netip.AddrPort
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		ap = a.AddrPort()
+	case *net.UDPAddr:
+		ap = a.AddrPort()
+	}
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
+}
+
+// originalDst is where a stream was sent before nat changed its destination.
+func originalDst(c *net.TCPConn) (netip.AddrPort, error) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	level, opt := unix.SOL_IP, unix.SO_ORIGINAL_DST
+	if addrOf(c.LocalAddr()).Addr().Is6() {
+		level, opt = unix.SOL_IPV6, ip6tOriginalDst
+	}
+	var sa unix.RawSockaddrInet6 // the larger of the two
+	size := uint32(unsafe.Sizeof(sa))
+	var errno unix.Errno
+	err = rc.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, uintptr(level), uintptr(opt),
+			uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)), 0)
+	})
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&sa.Port))[:])
+	if sa.Family == unix.AF_INET {
+		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(&sa))
+		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), port), nil
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), port), nil
+}
+
+// pipe copies both ways until both ended: an end of data as such, an error as a
+// reset. Between two sockets the kernel moves the bytes (splice).
+func pipe(a, b *net.TCPConn) {
+	var wg sync.WaitGroup
+	half := func(dst, src *net.TCPConn) {
+		defer wg.Done()
+		if _, err := io.Copy(dst, src); err != nil {
+			reset(dst)
+			reset(src)
+			return
+		}
+		dst.CloseWrite()
+	}
+	wg.Add(2)
+	go half(a, b)
+	half(b, a)
+	wg.Wait()
+	a.Close()
+	b.Close()
+}
