@@ -1,0 +1,86 @@
+package lanes
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
+)
+
+// claim is a block's name, held. The listening socket dies with the process: it
+// is closed on exec, and nobody is handed it.
+type claim struct {
+	block block
+	l     *net.UnixListener
+}
+
+func (b block) socket() string { return fmt.Sprintf("@netsandbox/lanes/%d", b) }
+
+// take binds a block's name. EADDRINUSE: somebody has it.
+func take(host int, b block) (*claim, error) {
+	var l *net.UnixListener
+	err := netns.Do(host, func() (err error) {
+		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: b.socket(), Net: "unix"})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim block %d of lanes: %w", b, err)
+	}
+	return &claim{b, l}, nil
+}
+
+// serve tells whoever asks who has the block, until release.
+func (c *claim) serve(owner string) {
+	go func() {
+		for {
+			conn, err := c.l.AcceptUnix()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				// Out of descriptors: the name is held all the same, and whoever asks
+				// meanwhile sees who holds it, if not what for.
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+			_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // the reader's loss
+			_, _ = io.WriteString(conn, owner)
+			_ = conn.Close()
+		}
+	}()
+}
+
+func (c *claim) release() error { return c.l.Close() }
+
+// holder asks who has a block. What it cannot find out stays empty.
+func holder(host int, b block) (pid int, owner string) {
+	var c net.Conn
+	err := netns.Do(host, func() (err error) {
+		c, err = net.DialTimeout("unix", b.socket(), time.Second)
+		return err
+	})
+	if err != nil {
+		return 0, ""
+	}
+	defer c.Close()
+	if raw, err := c.(*net.UnixConn).SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+				pid = int(cred.Pid)
+			}
+		})
+	}
+	// Anybody may have bound the name: it is not waited for, and a short answer is
+	// taken.
+	_ = c.SetReadDeadline(time.Now().Add(time.Second))
+	said, err := io.ReadAll(io.LimitReader(c, 256))
+	if err != nil {
+		return pid, ""
+	}
+	return pid, string(said)
+}

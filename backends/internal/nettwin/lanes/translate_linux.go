@@ -1,0 +1,112 @@
+package lanes
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
+)
+
+// Of the kernel's nfnetlink_conntrack.h, which x/sys lacks.
+const (
+	ctGet        = 1<<8 | 1 // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET
+	ctHeader     = 4        // struct nfgenmsg
+	ctTupleOrig  = 1
+	ctTupleReply = 2
+	ctTupleIP    = 1
+	ctTupleProto = 2
+	ctSrc4       = 1
+	ctDst4       = 2
+	ctSrc6       = 3
+	ctDst6       = 4
+	ctProtoNum   = 1
+	ctProtoSrc   = 2
+	ctProtoDst   = 3
+)
+
+// Translated says where the host's address translation sends a flow: who answers
+// to it is who got it. It asks connection tracking for this one flow, in the
+// default zone. A flow that is not tracked is not translated.
+func (l *Lanes) Translated(f way.Flow) (netip.AddrPort, error) {
+	f = exact(f)
+	if !ported(f.Proto) {
+		return netip.AddrPort{}, nil
+	}
+	k, err := l.tracker()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	m, err := k.get(ctGet, tracked(f))
+	if errors.Is(err, unix.ENOENT) {
+		return netip.AddrPort{}, nil
+	}
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("read connection tracking: %w", err)
+	}
+	got, ok := answerer(m)
+	if !ok {
+		return netip.AddrPort{}, fmt.Errorf("read connection tracking: no reply tuple in %d bytes", len(m))
+	}
+	if got == f.Dst {
+		return netip.AddrPort{}, nil
+	}
+	return got, nil
+}
+
+func (l *Lanes) tracker() (*kernel, error) {
+	l.track.Lock()
+	defer l.track.Unlock()
+	if l.track.kernel != nil {
+		return l.track.kernel, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, fmt.Errorf("lanes: %w", os.ErrClosed)
+	}
+	k, err := dial(int(l.host.Fd()), unix.NETLINK_NETFILTER)
+	if err == nil {
+		l.track.kernel = k
+	}
+	return k, err
+}
+
+// tracked asks for the entry of a flow by its original tuple.
+func tracked(f way.Flow) []byte {
+	src, dst := uint16(ctSrc4), uint16(ctDst4)
+	if f.Src.Addr().Is6() {
+		src, dst = ctSrc6, ctDst6
+	}
+	ip := rtnl.Append(rtnl.Append(nil, src, f.Src.Addr().AsSlice()), dst, f.Dst.Addr().AsSlice())
+	proto := rtnl.Append(nil, ctProtoNum, []byte{f.Proto})
+	proto = rtnl.Append(proto, ctProtoSrc, binary.BigEndian.AppendUint16(nil, f.Src.Port()))
+	proto = rtnl.Append(proto, ctProtoDst, binary.BigEndian.AppendUint16(nil, f.Dst.Port()))
+	tuple := rtnl.Append(nil, ctTupleIP|unix.NLA_F_NESTED, ip)
+	tuple = rtnl.Append(tuple, ctTupleProto|unix.NLA_F_NESTED, proto)
+	return rtnl.Append([]byte{family(f.Src.Addr().Is6()), 0, 0, 0}, ctTupleOrig|unix.NLA_F_NESTED, tuple)
+}
+
+// answerer reads the source of the reply tuple.
+func answerer(m []byte) (netip.AddrPort, bool) {
+	if len(m) < ctHeader {
+		return netip.AddrPort{}, false
+	}
+	tuple := rtnl.Find(m[ctHeader:], ctTupleReply)
+	ip, proto := rtnl.Find(tuple, ctTupleIP), rtnl.Find(tuple, ctTupleProto)
+	src := rtnl.Find(ip, ctSrc4)
+	if src == nil {
+		src = rtnl.Find(ip, ctSrc6)
+	}
+	a, ok := netip.AddrFromSlice(src)
+	port := rtnl.Find(proto, ctProtoSrc)
+	if !ok || len(port) != 2 {
+		return netip.AddrPort{}, false
+	}
+	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port)), true
+}
