@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -21,38 +23,67 @@ func (l *testLab) counts(t *testing.T) relay.Counts {
 }
 
 // TestOnlyTheHostsWays changes the twin's routes so that its kernel chooses a
-// next hop or an interface that the host does not use for the destination. The
-// relay must not carry the flow by the host's way instead: the check would pass
-// for a route that leads nowhere.
+// next hop or an interface that the host does not use for the destination. Where
+// nobody makes the host go that way, the relay must not carry the flow by the
+// host's way instead: the check would pass for a route that leads nowhere. Where
+// somebody does, the flow goes the twin's way, or nowhere if that is where it
+// leads.
 func TestOnlyTheHostsWays(t *testing.T) {
-	l := newLab(t, nstest.Tool("ip"))
-	echo(t, l.server, "tcp", ":80")
-	echoUDP(t, l.server, ":5353")
-	for _, c := range []struct{ name, change, addr string }{
-		{"another gateway, v4", "ip route replace default via 192.0.2.254", "203.0.113.80"},
-		{"another gateway, v6", "ip -6 route replace default via 2001:db8:1::fe metric 1024", "[2001:db8:80::80]"},
-		{"another interface's gateway", "ip route replace default via 198.51.100.1", "203.0.113.80"},
-		{"another interface's gateway, v6", "ip -6 route add 2001:db8:80::/64 via 2001:db8:2::1", "[2001:db8:80::80]"},
-		{"as if it were on the link, v4", "ip route add 203.0.113.0/24 dev eth0", "203.0.113.80"},
-		{"as if it were on the link, v6", "ip -6 route add 2001:db8:80::/64 dev eth0", "[2001:db8:80::80]"},
-		{"a table of the twin's own", "ip rule add to 203.0.113.80 lookup 77", "203.0.113.80"},
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	l.pathsUDP(t, "81")
+	for _, c := range []struct{ name, change, addr, host, seen string }{
+		{"another gateway, v4", "ip route replace default via 192.0.2.254", servers[0], byGW1[0], byGW3[0]},
+		{"another gateway, v6", "ip -6 route replace default via 2001:db8:1::fe metric 1024", servers[1], byGW1[1], byGW3[1]},
+		{"another interface's gateway", "ip route replace default via 198.51.100.1", servers[0], byGW1[0], byGW2[0]},
+		{"another interface's gateway, v6", "ip -6 route add 2001:db8:80::/64 via 2001:db8:2::1", servers[1], byGW1[1], byGW2[1]},
+		{"as if it were on the link, v4", "ip route add 203.0.113.0/24 dev eth0", servers[0], byGW1[0], ""},
+		{"as if it were on the link, v6", "ip -6 route add 2001:db8:80::/64 dev eth0", servers[1], byGW1[1], ""},
+		{"a table of the twin's own", "ip rule add to 203.0.113.80 lookup 77", servers[0], byGW1[0], ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name+", alone", func(t *testing.T) {
 			l.mirror(t, Options{})
-			l.seenAs(t, "tcp", c.addr+":80") // before
+			l.wantPath(t, c.addr, c.host) // before
 			l.run(t, "ip route add default via 192.0.2.77 table 77")
 			l.run(t, c.change)
 			if err := l.connect("tcp", c.addr+":80", 5*time.Second); !errors.Is(err, unix.EHOSTUNREACH) {
 				t.Errorf("tcp: got %v, want no route to host", err)
 			}
 			// Linux tells a datagram socket of a closed port, not of this.
-			if got, err := l.datagramWithin(c.addr+":5353", "x", 300*time.Millisecond); err == nil {
+			if got, err := l.datagramWithin(c.addr+":81", "x", 300*time.Millisecond); err == nil {
 				t.Errorf("udp: got %q", got)
 			}
 			if n := l.counts(t).Unmirrored; n < 2 {
-				t.Errorf("%d packets counted as to an unmirrored next hop, want 2", n)
+				t.Errorf("%d flows counted as not carried, want 2", n)
+			}
+			if ls := l.limits(t); len(ls) != 1 || ls[0].Kind != way.Route {
+				t.Errorf("limits: %v, want one of kind %s", ls, way.Route)
 			}
 		})
+		t.Run(c.name, func(t *testing.T) {
+			l.mirror(t, Options{Ways: l.keeper})
+			l.wantPath(t, c.addr, c.host)
+			l.run(t, "ip route add default via 192.0.2.77 table 77")
+			l.run(t, c.change)
+			if c.seen != "" {
+				l.wantPath(t, c.addr, c.seen)
+			} else {
+				l.wantSilence(t, "tcp", c.addr+":80")
+			}
+			if ls := l.limits(t); len(ls) != 0 {
+				t.Errorf("limits: %v", ls)
+			}
+		})
+	}
+}
+
+// wantPath expects that TCP and UDP from inside go a way.
+func (l *testLab) wantPath(t *testing.T, addr, want string) {
+	t.Helper()
+	for network, port := range map[string]string{"tcp": ":80", "udp": ":81"} {
+		if got, err := path(t, l.inside, network, addr+port); got != want {
+			t.Errorf("%s to %s: seen as %q, %v; want %q", network, addr, got, err, want)
+		}
 	}
 }
 
@@ -103,6 +134,11 @@ func TestHostItselfIsFenced(t *testing.T) {
 	}
 	if n := l.counts(t).Fenced; n == 0 {
 		t.Error("nothing was counted as fenced")
+	}
+	const reason = "a service of the host itself that is not relayed: netsandbox create --relay PORT"
+	want := []way.Limit{{Kind: way.Route, Subject: "192.0.2.2", Reason: reason}, {Kind: way.Route, Subject: "2001:db8:1::2", Reason: reason}}
+	if got := l.limits(t); !slices.Equal(got, want) { // the other two addresses are the twin's kernel's to refuse
+		t.Errorf("limits %v, want %v", got, want)
 	}
 }
 

@@ -96,7 +96,7 @@ func (k *asker) ask(q ask, fd int) (told, error) {
 		}
 		return a, nil
 	case <-late.C:
-		return told{}, &way.Limit{Kind: way.Load, Subject: "ways", Reason: "the host was not made to go this way in time"}
+		return told{}, &way.Limit{Kind: way.Load, Reason: "the host was not made to go this way in time"}
 	}
 }
 

@@ -138,7 +138,7 @@ func (k *keep) answer(q ask, fd int) told {
 	var err error
 	switch {
 	case k.ways == nil && (q.Lane != nil || q.Admit != nil):
-		err = &way.Limit{Kind: way.Route, Subject: "ways", Reason: "the host does not go this way, and nothing makes it here"}
+		err = &way.Limit{Kind: way.Route, Reason: "the host does not go this way for it, and nobody here makes it"}
 	case k.ways == nil:
 	case q.Lane != nil:
 		a.Mark, err = k.lane(*q.Lane)
@@ -168,13 +168,13 @@ func (k *keep) lane(l way.Lane) (uint32, error) {
 	switch {
 	case !k.links[l.Index]:
 		k.mu.Unlock()
-		return 0, &way.Limit{Kind: way.Link, Subject: fmt.Sprintf("#%d", l.Index), Reason: "it is no interface of this twin"}
+		return 0, &way.Limit{Kind: way.Link, Reason: "it is no interface of this twin"}
 	case !nextHop(l):
 		k.mu.Unlock()
-		return 0, &way.Limit{Kind: way.Route, Subject: l.NextHop.String(), Reason: "it cannot be a next hop"}
+		return 0, &way.Limit{Kind: way.Route, Reason: "it cannot be a next hop"}
 	case !k.lanes[l] && len(k.lanes) >= maxWays:
 		k.mu.Unlock()
-		return 0, &way.Limit{Kind: way.Load, Subject: l.NextHop.String(), Reason: fmt.Sprintf("a twin has at most %d ways of its own", maxWays)}
+		return 0, &way.Limit{Kind: way.Load, Reason: fmt.Sprintf("a twin has at most %d ways of its own", maxWays)}
 	}
 	k.lanes[l] = true
 	k.mu.Unlock()

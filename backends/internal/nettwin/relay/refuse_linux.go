@@ -29,29 +29,33 @@ func (l *lane) blocked(lim way.Limit) *refusal {
 }
 
 // limited refuses with the answer of whoever keeps the ways.
-func (l *lane) limited(err error) *refusal {
-	if lim, ok := errors.AsType[*way.Limit](err); ok {
-		return l.blocked(*lim)
+func (w *route) limited(err error) *refusal {
+	lim := way.Limit{Kind: way.Route, Reason: err.Error()}
+	if known, ok := errors.AsType[*way.Limit](err); ok {
+		lim = *known
 	}
-	return l.blocked(way.Limit{Kind: way.Route, Subject: l.hop.itf.Name, Reason: err.Error()})
+	if lim.Subject == "" {
+		lim.Subject = w.subject()
+	}
+	return w.lane.blocked(lim)
 }
 
 // unmarked refuses because the kernel gives marks to nobody but CAP_NET_ADMIN,
 // which the relay must not have.
-func (l *lane) unmarked(err error) *refusal {
+func (w *route) unmarked(err error) *refusal {
 	reason := "the packet cannot be marked: " + err.Error()
 	if errors.Is(err, unix.EPERM) {
 		reason = "marking packets takes CAP_NET_ADMIN on this kernel (before Linux 5.17)"
 	}
-	return l.blocked(way.Limit{Kind: way.Route, Subject: l.hop.itf.Name, Reason: reason})
+	return w.lane.blocked(way.Limit{Kind: way.Route, Subject: w.subject(), Reason: reason})
 }
 
-// subject names a lane for people.
-func (l *lane) subject(w way.Lane) string {
-	if w.NextHop.IsValid() {
-		return l.hop.itf.Name + " via " + w.NextHop.String()
+// subject names the lane for people.
+func (w *route) subject() string {
+	if hop := w.flow.Lane.NextHop; hop.IsValid() {
+		return w.lane.hop.itf.Name + " via " + hop.String()
 	}
-	return l.hop.itf.Name
+	return w.lane.hop.itf.Name
 }
 
 // refuse remembers a flow that is not carried and tells the twin. quote is the

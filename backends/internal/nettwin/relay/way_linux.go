@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -55,10 +54,13 @@ func (l *lane) choose(proto uint8, src, dst netip.AddrPort) (*route, *refusal) {
 	switch {
 	case err == nil && a.typ != unix.RTN_UNICAST: // local, broadcast, multicast
 		return nil, l.fence(addr)
-	case errors.Is(err, unix.EINVAL) && !l.relay.host.local(w.flow.Src.Addr()):
-		return nil, l.foreign(w.flow.Src.Addr()) // IPv4 looks at the source first
 	case err == nil && l.takes(addr, a) && !w.balanced():
 		return w, nil
+	// With a source that is not the host's, IPv4 has no answer at all.
+	case l.relay.host.local(addr):
+		return nil, l.fence(addr)
+	case !l.relay.host.local(w.flow.Src.Addr()):
+		return nil, l.foreign(w.flow.Src.Addr())
 	}
 	if r := w.lead(); r != nil {
 		return nil, r
@@ -86,7 +88,7 @@ func (w *route) lead() *refusal {
 		if mark == 0 {
 			m, err := l.relay.ways.Lane(w.flow.Lane)
 			if err != nil {
-				return l.limited(err)
+				return w.limited(err)
 			}
 			mark = m
 			known.Store(m)
@@ -97,7 +99,7 @@ func (w *route) lead() *refusal {
 		}
 	}
 	known.Store(0)
-	return l.blocked(way.Limit{Kind: way.Route, Subject: l.subject(w.flow.Lane), Reason: "the host's rules come before the one that was made for this way"})
+	return l.blocked(way.Limit{Kind: way.Route, Subject: w.subject(), Reason: "the host's rules come before the one that was made for this way"})
 }
 
 // question is the flow as it stands: with its mark, and its source port once
@@ -156,7 +158,7 @@ func (w *route) prepare(fd int) error {
 	switch {
 	case w.mark != 0:
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(w.mark)); err != nil {
-			return w.lane.unmarked(err)
+			return w.unmarked(err)
 		}
 	case w.flow.Proto == unix.IPPROTO_TCP:
 		// The port is chosen with the connect, when it need be free only for that
@@ -213,12 +215,12 @@ func (w *route) admit(fd int) error {
 		w.flow.Src = netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
 	}
 	if err := w.lane.relay.ways.Admit(w.flow, fd); err != nil {
-		return w.lane.limited(err)
+		return w.limited(err)
 	}
 	w.admitted.Store(true)
 	if !w.goes() {
 		w.release()
-		return w.lane.blocked(way.Limit{Kind: way.Route, Subject: w.lane.subject(w.flow.Lane), Reason: "the host sends this flow another way"})
+		return w.lane.blocked(way.Limit{Kind: way.Route, Subject: w.subject(), Reason: "the host sends this flow another way"})
 	}
 	return nil
 }
@@ -230,7 +232,7 @@ func (w *route) confirm(local netip.AddrPort) *refusal {
 	if p := local.Port(); p != 0 && w.mark == 0 {
 		w.flow.Src = netip.AddrPortFrom(w.flow.Src.Addr(), p)
 		if !w.goes() {
-			return w.lane.blocked(way.Limit{Kind: way.Route, Subject: w.lane.subject(w.flow.Lane), Reason: "the host sends this flow another way"})
+			return w.lane.blocked(way.Limit{Kind: way.Route, Subject: w.subject(), Reason: "the host sends this flow another way"})
 		}
 	}
 	r := w.lane.relay
@@ -239,7 +241,7 @@ func (w *route) confirm(local netip.AddrPort) *refusal {
 	}
 	to, err := r.ways.Translated(w.flow)
 	if err != nil {
-		return w.lane.limited(err)
+		return w.limited(err)
 	}
 	// The twin's own translation is done: what arrives here is its outcome.
 	if to.IsValid() && to != w.flow.Dst {
