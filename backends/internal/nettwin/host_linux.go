@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
 
@@ -24,7 +22,6 @@ type network struct {
 	neighbors [][]byte // static ones and proxies
 	qdiscs    [][]byte
 	sysctls   map[string]string
-	ruleset   []nft.Item // read only of the host
 }
 
 // observe reads the network of the namespace ns.
@@ -98,11 +95,6 @@ func missing(host *network) []string {
 	for _, l := range host.links {
 		if l.XDP {
 			notes = append(notes, fmt.Sprintf("the XDP program of link %s is not in the twin", l.Name))
-		}
-	}
-	for _, i := range host.ruleset {
-		if table, ok := strings.CutPrefix(i.Key, "table "); ok {
-			notes = append(notes, fmt.Sprintf("nftables table %s is not in the twin", table))
 		}
 	}
 	return notes

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
@@ -87,9 +86,6 @@ func (t *Twin) fill() (*replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read network of host: %w", err)
 	}
-	if host.ruleset, err = nft.Ruleset(int(t.host.Fd()), nil); err != nil {
-		return nil, fmt.Errorf("read network of host: %w", err)
-	}
 	r := &replica{ns: int(t.ns.Fd()), host: host, shift: t.shift()}
 	err = r.build()
 	for _, p := range r.ports {
@@ -98,6 +94,9 @@ func (t *Twin) fill() (*replica, error) {
 		}
 	}
 	t.notes = append(r.notes, missing(host)...)
+	if err == nil {
+		t.notes = append(t.notes, t.loadRuleset(r)...)
+	}
 	return r, err
 }
 

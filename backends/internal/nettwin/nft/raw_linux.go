@@ -3,6 +3,7 @@ package nft
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,13 @@ type rawSet struct {
 }
 
 func (t *rawTable) String() string { return familyName(t.family) + " " + t.name }
+
+// Remove takes a table ("inet filter") out and reports whether it was there.
+func (r *Raw) Remove(table string) bool {
+	n := len(r.tables)
+	r.tables = slices.DeleteFunc(r.tables, func(t *rawTable) bool { return t.String() == table })
+	return len(r.tables) < n
+}
 
 // set finds a set by name.
 func (t *rawTable) set(name string) *rawSet {

@@ -1,0 +1,37 @@
+package nettwin
+
+import (
+	"fmt"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
+)
+
+// loadRuleset gives the twin the host's firewall, so that a change of it acts on
+// the twin's own traffic. A host whose ruleset cannot be read or loaded has a
+// twin without one, and the notes say so.
+func (t *Twin) loadRuleset(r *replica) (notes []string) {
+	raw, err := nft.Read(int(t.host.Fd()))
+	if err != nil {
+		return []string{fmt.Sprintf("nftables ruleset is not in the twin: %v", err)}
+	}
+	if raw.Remove("inet " + tableName) {
+		notes = append(notes, fmt.Sprintf("nftables table inet %s is not in the twin: the twin has one of that name itself", tableName))
+	}
+	more, err := raw.Load(int(t.ns.Fd()), r.renumbered())
+	if err != nil {
+		more = []string{fmt.Sprintf("nftables ruleset is not in the twin: %v", err)}
+	}
+	return append(notes, more...)
+}
+
+// renumbered maps the numbers of the host's links to those that are others in
+// the twin.
+func (r *replica) renumbered() map[int]int {
+	out := map[int]int{}
+	for host, twin := range r.toTwin {
+		if host != twin {
+			out[host] = twin
+		}
+	}
+	return out
+}
