@@ -1,9 +1,6 @@
 package nettwin
 
 import (
-	"fmt"
-	"net"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -70,10 +67,7 @@ sysctl -qw net.ipv6.conf.eth1.forwarding=1
 // in words.
 func TestMirrorIsFaithful(t *testing.T) {
 	l := newLab(t, nstest.Tool("ip"), nstest.Tool("sysctl"))
-	for _, line := range strings.Split(rich, "\n") {
-		_, err := l.host.Run(t.Context(), strings.Fields(line)...)
-		must(t, err)
-	}
+	l.onHostAll(t, rich)
 	l.mirror(t, Options{})
 	host, err := observe(int(l.host.NS().Fd()))
 	must(t, err)
@@ -125,39 +119,6 @@ func TestMirrorIsFaithful(t *testing.T) {
 	if strings.Contains(notes, "is not in the twin") {
 		t.Errorf("something was not mirrored:\n%s", notes)
 	}
-}
-
-// TestReplayOfManyRoutes packs more routes than one send takes.
-func TestReplayOfManyRoutes(t *testing.T) {
-	l := newLab(t, nstest.Tool("ip"))
-	var batch strings.Builder
-	for i := range 2000 {
-		fmt.Fprintf(&batch, "route add 10.%d.%d.0/24 via 192.0.2.1\n", i/250, i%250)
-	}
-	file := t.TempDir() + "/batch"
-	must(t, os.WriteFile(file, []byte(batch.String()), 0o600))
-	_, err := l.host.Run(t.Context(), "ip", "-batch", file)
-	must(t, err)
-	l.mirror(t, Options{})
-	twin, err := observe(int(l.inside.NS().Fd()))
-	must(t, err)
-	if n := len(twin.routes); n < 2000 {
-		t.Errorf("%d routes in the twin", n)
-	}
-}
-
-// TestStaticNeighborsAreCarried goes by way of a gateway whose MAC the host knows
-// by configuration, so that the twin never asks for it.
-func TestStaticNeighborsAreCarried(t *testing.T) {
-	l := newLab(t, nstest.Tool("ip"))
-	echo(t, l.server, "tcp", ":80")
-	gw, err := observe(int(l.gw1.NS().Fd()))
-	must(t, err)
-	mac := net.HardwareAddr(gw.mac(gw.byName("in"))).String()
-	_, err = l.host.Run(t.Context(), "ip", "neigh", "replace", "192.0.2.1", "lladdr", mac, "dev", "eth0", "nud", "permanent")
-	must(t, err)
-	l.mirror(t, Options{})
-	l.seenAs(t, "tcp", "203.0.113.80:80")
 }
 
 // TestResetFollowsTheHost changes both sides and resets.

@@ -20,7 +20,7 @@ func (r *replica) addRoutes() error {
 	var v4, v6, objects []wish
 	for _, m := range r.host.routes {
 		b, ok := rtnl.Route(m, r.toTwin)
-		w := wish{typ: unix.RTM_NEWROUTE, msg: b, text: "route " + rtnl.RouteText(m, r.host.name)}
+		w := wish{typ: unix.RTM_NEWROUTE, msg: b, text: func() string { return "route " + rtnl.RouteText(m, r.host.name) }}
 		switch {
 		case !ok:
 		case m[0] == unix.AF_INET:
@@ -36,7 +36,7 @@ func (r *replica) addRoutes() error {
 		if b, ok := rtnl.Nexthop(m, r.toTwin); ok {
 			objects = append(objects, wish{
 				typ: unix.RTM_NEWNEXTHOP, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, msg: b,
-				text: "nexthop " + rtnl.NexthopText(m, r.host.name),
+				text: func() string { return "nexthop " + rtnl.NexthopText(m, r.host.name) },
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package rtnl
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ const SizeofNhmsg = 8
 // Nexthop turns a dumped nexthop object into a request that adds it.
 func Nexthop(msg []byte, m IndexMap) ([]byte, bool) {
 	ok := true
-	var resilient []byte
+	var resilient, encap []byte
 	out := filter(msg, SizeofNhmsg, func(a Attr) bool {
 		switch a.Type {
 		case unix.NHA_OIF:
@@ -28,13 +29,21 @@ func Nexthop(msg []byte, m IndexMap) ([]byte, bool) {
 		case nhaResilient:
 			resilient = filter(a.Value, 0, func(a Attr) bool { return a.Type != resilientUnbalancedT })
 			return false
+		case unix.NHA_ENCAP:
+			encap = bytes.Clone(a.Value) // the copy it lies in goes
+			return false
 		case unix.NHA_ID, unix.NHA_GROUP, unix.NHA_GROUP_TYPE, unix.NHA_BLACKHOLE, unix.NHA_GATEWAY,
-			unix.NHA_ENCAP_TYPE, unix.NHA_ENCAP, nhaFDB:
+			unix.NHA_ENCAP_TYPE, nhaFDB:
 		default: // statistics
 			return false
 		}
 		return true
 	})
+	// A request is refused when it lacks the mark of a nested attribute, which a
+	// dump leaves out.
+	if encap != nil {
+		out = Append(out, unix.NHA_ENCAP|unix.NLA_F_NESTED, encap)
+	}
 	if resilient != nil {
 		out = Append(out, nhaResilient|unix.NLA_F_NESTED, resilient)
 	}

@@ -2,6 +2,7 @@ package rtnl
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -143,6 +144,60 @@ func Deletion(msg []byte) []byte {
 	})
 	clear32(out[8:], routeFlags)
 	return out
+}
+
+// Gateway is a next hop on a link.
+type Gateway struct {
+	Index int
+	Addr  netip.Addr
+}
+
+// Gateways lists those of a route.
+func Gateways(msg []byte) []Gateway {
+	var out []Gateway
+	body := msg[unix.SizeofRtMsg:]
+	out = appendGateway(out, int(number(Find(body, unix.RTA_OIF))), body)
+	for b := Find(body, unix.RTA_MULTIPATH); len(b) >= unix.SizeofRtNexthop; {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < unix.SizeofRtNexthop || n > len(b) {
+			break
+		}
+		out = appendGateway(out, int(number(b[4:])), b[unix.SizeofRtNexthop:n])
+		b = b[min(align(n), len(b)):]
+	}
+	return out
+}
+
+// NexthopGateways lists that of a nexthop object.
+func NexthopGateways(msg []byte) []Gateway {
+	body := msg[SizeofNhmsg:]
+	a, ok := netip.AddrFromSlice(Find(body, unix.NHA_GATEWAY))
+	if !ok {
+		return nil
+	}
+	return []Gateway{{int(number(Find(body, unix.NHA_OIF))), a}}
+}
+
+func appendGateway(list []Gateway, index int, attrs []byte) []Gateway {
+	b := Find(attrs, unix.RTA_GATEWAY)
+	if v := Find(attrs, unix.RTA_VIA); len(v) > 2 { // struct rtvia: family, address
+		b = v[2:]
+	}
+	if a, ok := netip.AddrFromSlice(b); ok {
+		list = append(list, Gateway{index, a})
+	}
+	return list
+}
+
+// Link makes a route to the gateway itself, over its link.
+func (g Gateway) Link() []byte {
+	m := make([]byte, unix.SizeofRtMsg) // struct rtmsg
+	m[0], m[1], m[4], m[5], m[6], m[7] = unix.AF_INET, uint8(g.Addr.BitLen()), unix.RT_TABLE_MAIN, unix.RTPROT_BOOT, unix.RT_SCOPE_LINK, unix.RTN_UNICAST
+	if g.Addr.Is6() {
+		m[0] = unix.AF_INET6
+	}
+	m = Append(m, unix.RTA_DST, g.Addr.AsSlice())
+	return AppendUint32(m, unix.RTA_OIF, uint32(g.Index))
 }
 
 func clear32(b []byte, bits uint32) {
