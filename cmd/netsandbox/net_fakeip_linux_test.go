@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -19,13 +22,20 @@ import (
 
 // labFakeIP is a proxy of the kind that owns a tun: its name server gives out
 // addresses that do not exist, and streams to them come up here and go on to
-// where the name really is: `lab fakeip tun0 203.0.113.80 eth0`. The port stays. Its
-// own streams leave by a link of their own, whatever the routes say.
+// where the name really is: `lab fakeip tun0 203.0.113.80 7777`. The port stays. Its
+// own streams carry a mark, for rules that lead all others into the tun.
 func labFakeIP(args []string) error {
 	if len(args) < 3 {
-		return errors.New("usage: lab fakeip TUN TARGET LINK")
+		return errors.New("usage: lab fakeip TUN TARGET MARK")
 	}
-	dialer := &net.Dialer{Timeout: patience, Control: onLink(args[2]).Control}
+	mark, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	dialer := &net.Dialer{Timeout: patience, Control: func(_, _ string, rc syscall.RawConn) error {
+		var err error
+		return cmp.Or(rc.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) }), err)
+	}}
 	fd, err := tun.Open(args[0])
 	if err != nil {
 		return fmt.Errorf("open %s: %w", args[0], err)
