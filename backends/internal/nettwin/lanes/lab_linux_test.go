@@ -73,6 +73,7 @@ func newLab(t *testing.T) *lab {
 		l.server.Address("one", server4+"/24", server6+"/64"), l.server.Address("two", "203.0.114.80/24", "2001:db8:81::80/64"),
 		l.gw1.Forward(), l.gw2.Forward(),
 		l.gw2.Route(server4+"/32", "203.0.114.80"), l.gw2.Route(server6+"/128", "2001:db8:81::80"),
+		l.gw1.Route("198.51.100.0/24", "192.0.2.2"), l.gw1.Route("2001:db8:2::/64", "2001:db8:1::2"),
 		l.gw2.Route("192.0.2.0/24", "198.51.100.2"), l.gw2.Route("2001:db8:1::/64", "2001:db8:2::2"),
 		l.host.Route("0.0.0.0/0", "192.0.2.1"), l.host.Route("::/0", "2001:db8:1::1"),
 		// What is on the link of eth1, for the lane without a gateway, is gw2.
@@ -147,11 +148,19 @@ func (l *lab) lanes(t *testing.T, o Options) *Lanes {
 	return ls
 }
 
-// dump is everything of the host that may not change.
-func (l *lab) dump(t *testing.T) (s string) {
+// dump is everything of the host's network that may not change. Processes and
+// cgroups are the machine's, where other tests have theirs.
+func (l *lab) dump(t *testing.T) string {
 	t.Helper()
+	var s string
 	must(t, l.host.Do(func() error { s = nstest.HostDump(t); return nil }))
-	return s
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		if !strings.HasPrefix(line, "process ") && !strings.HasPrefix(line, "cgroup ") && !strings.HasPrefix(line, "mount ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // same wants the host to be as it was.
