@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -97,34 +96,41 @@ func addrOf(a net.Addr) netip.AddrPort {
 }
 
 // originalDst is where a stream was sent before nat changed its destination.
-func originalDst(c *net.TCPConn) (netip.AddrPort, error) {
+func originalDst(c *net.TCPConn) (to netip.AddrPort, err error) {
 	rc, err := c.SyscallConn()
 	if err != nil {
-		return netip.AddrPort{}, err
+		return to, err
 	}
-	level, opt := unix.SOL_IP, unix.SO_ORIGINAL_DST
-	if addrOf(c.LocalAddr()).Addr().Is6() {
-		level, opt = unix.SOL_IPV6, ip6tOriginalDst
-	}
-	var sa unix.RawSockaddrInet6 // the larger of the two
-	size := uint32(unsafe.Sizeof(sa))
-	var errno unix.Errno
-	err = rc.Control(func(fd uintptr) {
-		_, _, errno = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, uintptr(level), uintptr(opt),
-			uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)), 0)
+	six := addrOf(c.LocalAddr()).Addr().Is6()
+	cerr := rc.Control(func(fd uintptr) {
+		if six {
+			to, err = originalDst6(int(fd))
+		} else {
+			to, err = originalDst4(int(fd))
+		}
 	})
-	if err == nil && errno != 0 {
-		err = errno
-	}
+	return to, errors.Join(cerr, err)
+}
+
+// The option's value is a sockaddr_in; of the structures that x/sys reads options
+// into, these two are large enough, and the second begins with a sockaddr_in6.
+
+func originalDst4(fd int) (netip.AddrPort, error) {
+	v, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&sa.Port))[:])
-	if sa.Family == unix.AF_INET {
-		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(&sa))
-		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), port), nil
+	sa := v.Multiaddr[:]
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(sa[4:8])), binary.BigEndian.Uint16(sa[2:])), nil
+}
+
+func originalDst6(fd int) (netip.AddrPort, error) {
+	v, err := unix.GetsockoptIPv6MTUInfo(fd, unix.SOL_IPV6, ip6tOriginalDst)
+	if err != nil {
+		return netip.AddrPort{}, err
 	}
-	return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), port), nil
+	port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, v.Addr.Port))
+	return netip.AddrPortFrom(netip.AddrFrom16(v.Addr.Addr), port), nil
 }
 
 // pipe copies both ways until both ended: an end of data as such, an error as a

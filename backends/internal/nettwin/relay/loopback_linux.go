@@ -88,7 +88,9 @@ func (r *Relay) admit(p *passage) error {
 	switch {
 	case !p.foreign && p.kind != DivertedStreams && p.kind != DivertedDatagrams:
 		if !r.allow.Load().allows(p.to) {
-			return errFenced
+			return errors.Join(errFenced, &way.Limit{
+				Kind: way.Route, Subject: p.to.String(), Reason: "a service of the host itself that is not relayed: netsandbox create --relay PORT",
+			})
 		}
 	case !p.foreign:
 		return errFenced
@@ -151,13 +153,15 @@ func plain(err error) error {
 // turnAway counts a flow that is not carried, and remembers why when the twin
 // could not do as the host would.
 func (r *Relay) turnAway(err error) {
-	lim, ok := errors.AsType[*way.Limit](err)
-	switch {
-	case ok:
-		r.counts.unmirrored.Add(1)
+	lim, limited := errors.AsType[*way.Limit](err)
+	if limited {
 		r.limit(lim)
+	}
+	switch {
 	case errors.Is(err, errFenced):
 		r.counts.fenced.Add(1)
+	case limited:
+		r.counts.unmirrored.Add(1)
 	default:
 		r.counts.refused.Add(1)
 	}
