@@ -73,13 +73,21 @@ func (b *Backend) Create(ctx context.Context, spec backends.Spec) (_ backends.Cr
 	}
 	return backends.Created{
 		Mode: r.Status.Mode, Mounts: r.Mounts, Notes: r.Notes,
-		Resources: []backends.Resource{{Kind: kindCgroup, Name: cgroup.Tag + "/" + spec.ID}},
+		Resources: []backends.Resource{
+			{Kind: kindCgroup, Name: cgroup.Tag + "/" + spec.ID},
+			// None yet: they come with the first flow that takes a way of its own.
+			{Kind: kindLanes, Name: envdir.Dir(spec.Dir).Path(envdir.Lanes)},
+		},
 	}, nil
 }
 
 // Sweep implements [backends.Backend]. Everything that a view is ends with its
-// processes, and those are found by their group.
+// processes, and those are found by their group. Its lanes are found by their
+// numbers: those that no living process claims are removed, whoever's they were.
 func (b *Backend) Sweep(_ context.Context, r backends.Resource) error {
+	if r.Kind == kindLanes {
+		return sweepLanes()
+	}
 	if r.Kind != kindCgroup {
 		return fmt.Errorf("sweep %s %s: %w", r.Kind, r.Name, errors.ErrUnsupported)
 	}
@@ -123,7 +131,7 @@ func clearDir(dir string) error {
 	ours := []string{
 		envdir.Layers, envdir.Files, envdir.Build, envdir.HolderLock, envdir.StartLock,
 		envdir.ExecSocket, envdir.OpSocket, envdir.Log, envdir.Record, envdir.StampFile,
-		envdir.Resolver, envdir.TwinLost,
+		envdir.Resolver, envdir.TwinLost, envdir.Lanes,
 	}
 	for _, e := range entries {
 		if slices.Contains(ours, e.Name()) {

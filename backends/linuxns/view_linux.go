@@ -155,7 +155,7 @@ func (v *View) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return holder.End(g, rec)
+	return errors.Join(holder.End(g, rec), sweepLanes())
 }
 
 // released waits until the holder has given up the environment's lock.

@@ -30,6 +30,7 @@ const (
 	Log        = "holder.log"
 	Record     = "holder.json"
 	StampFile  = "stamp"
+	Lanes      = "lanes"         // what the holder made, or was about to, in the host's routing
 	Resolver   = "resolver.json" // what the files of the resolver in /run were
 )
 

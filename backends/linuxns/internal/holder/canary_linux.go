@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
-	"slices"
 	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/canary"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/canary/world"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
@@ -106,12 +103,19 @@ func (h *Holder) world(ctx context.Context, where backends.Where, cancel context
 		Dir: h.dir, StateRoot: h.spec.StateRoot, Hide: h.spec.Hide, Secrets: h.spec.Secrets, Mode: h.mode,
 		User: h.canaryUser, Net: h.net, Exe: h.exe, Silent: h.silent,
 		Networks: &h.canaries.networks,
-		Twin:     nettwin.Options{Relay: append(slices.Clone(h.spec.Relay), h.rec.Relay...), Stderr: os.Stderr},
+		Twin:     h.twinOptions(),
+		Ensure:   h.ways.Ensure,
 		Cgroup:   h.canaryGroup,
 	}
 	if where != backends.InCandidate {
 		return env, func() {}, nil
 	}
+	// What the inside did to its network is part of what is tried, and gone with a
+	// twin that was lost.
+	if h.twinLost() {
+		return env, nil, fmt.Errorf("%w: %s", backends.ErrTwinLost, h.resetNetwork())
+	}
+	env.View = h.twin
 	v, err := h.look(ctx)
 	if err != nil {
 		return env, nil, err

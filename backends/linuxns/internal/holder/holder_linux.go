@@ -11,6 +11,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
@@ -41,6 +42,8 @@ type Holder struct {
 	frozen int
 	thawed *sync.Cond
 	twin   *nettwin.Twin
+	host   *os.File     // the host's network namespace
+	ways   *lanes.Lanes // what twins make the host do
 	dates  dates
 	// builder is started by the first build.
 	builder *builder.Thread
@@ -55,6 +58,10 @@ type Holder struct {
 	sessions sessions
 	canaries canaries
 	idle     *idle.Timer
+
+	tidying     sync.Mutex // of the next two
+	tidyPlanned bool
+	tidied      time.Time
 }
 
 func (h *Holder) listen() error {
@@ -154,6 +161,7 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	// of its connection and tries once more.
 	h.dates.done = false
 	h.sessions.add(v, c, h.ended)
+	h.tidySoon()
 	if v == was {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/harden"
@@ -51,6 +52,9 @@ func Main() {
 	}
 	h.idle = idle.New()
 	h.serve()
+	if err := h.ways.Close(); err != nil { // the next command of any environment removes the rest
+		fmt.Fprintln(os.Stderr, "holder:", err)
+	}
 	os.Exit(0)
 }
 
@@ -76,6 +80,9 @@ func start() (*Holder, error) {
 	if err := h.takeOver(); err != nil {
 		return nil, err
 	}
+	if err := h.network(); err != nil {
+		return nil, err
+	}
 	if err := h.namespaces(); err != nil {
 		return nil, err
 	}
@@ -83,6 +90,20 @@ func start() (*Holder, error) {
 		return nil, err
 	}
 	return h, h.dir.Store(h.rec)
+}
+
+// network takes hold of the host's network, in which other holders may have died.
+// What they left is in nobody's way, so that it cannot be removed is no reason not
+// to start.
+func (h *Holder) network() (err error) {
+	if h.host, err = netns.Current(); err != nil {
+		return err
+	}
+	if err := h.tidy(); err != nil {
+		fmt.Fprintln(os.Stderr, "holder: tidy:", err)
+	}
+	h.ways, err = h.openWays()
+	return err
 }
 
 // resolve finds the real name of the state directory: a cover is never put on

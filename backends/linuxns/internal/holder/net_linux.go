@@ -47,12 +47,18 @@ func newNet() (int, error) {
 	return r.fd, r.err
 }
 
+// twinOptions are those of the view's twin, and of every canary's.
+func (h *Holder) twinOptions() nettwin.Options {
+	return nettwin.Options{
+		Relay: append(slices.Clone(h.spec.Relay), h.rec.Relay...), Ways: h.ways, Stderr: os.Stderr,
+	}
+}
+
 // makeTwin fills the network namespace from the host's network.
 func (h *Holder) makeTwin() error {
 	ctx, cancel := context.WithTimeout(context.Background(), mirrorTime)
 	defer cancel()
-	ports := append(slices.Clone(h.spec.Relay), h.rec.Relay...)
-	t, err := nettwin.Mirror(ctx, h.net, nettwin.Options{Relay: ports, Stderr: os.Stderr})
+	t, err := nettwin.Mirror(ctx, h.net, h.twinOptions())
 	if err != nil {
 		return err
 	}
@@ -72,15 +78,22 @@ func (h *Holder) renewTwin() error {
 	if err != nil {
 		return err
 	}
-	old, oldTwin := h.net, h.twin
-	h.net = fd
-	if err := h.makeTwin(); err != nil {
+	ways, err := h.openWays()
+	if err != nil {
 		unix.Close(fd)
-		h.net, h.twin = old, oldTwin
 		return err
 	}
+	old, oldTwin, oldWays := h.net, h.twin, h.ways
+	h.net, h.ways = fd, ways
+	if err := h.makeTwin(); err != nil {
+		unix.Close(fd)
+		h.net, h.twin, h.ways = old, oldTwin, oldWays
+		return errors.Join(err, ways.Close())
+	}
 	unix.Close(old)
-	return oldTwin.Close()
+	// What the old twin had the host do goes with it. A control view that still
+	// stands on it meets a limit.
+	return errors.Join(oldTwin.Close(), oldWays.Close())
 }
 
 // compareTwin adds what the inside changed of the network. Everything of it

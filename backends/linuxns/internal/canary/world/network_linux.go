@@ -40,7 +40,7 @@ type network struct {
 
 // use returns a network that the user namespace owns, or the initial one when it
 // is -1; done must be called when no process is in it.
-func (n *Networks) use(ctx context.Context, user int, opt nettwin.Options) (fd int, done func(), err error) {
+func (n *Networks) use(ctx context.Context, user int, opt nettwin.Options) (_ *network, done func(), err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w, ok := n.kept[opt.Cut]
@@ -63,7 +63,7 @@ func (n *Networks) use(ctx context.Context, user int, opt nettwin.Options) (fd i
 	}
 	n.mu.Lock()
 	if err == nil {
-		return w.fd, func() {
+		return w, func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.leave(opt.Cut, w)
@@ -73,7 +73,7 @@ func (n *Networks) use(ctx context.Context, user int, opt nettwin.Options) (fd i
 		delete(n.kept, opt.Cut)
 	}
 	n.leave(opt.Cut, w)
-	return -1, nil, err
+	return nil, nil, err
 }
 
 // leave gives a network up; the last user's is kept for a moment. The caller

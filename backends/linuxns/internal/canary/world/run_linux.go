@@ -30,7 +30,9 @@ type Env struct {
 	// view's own one, root inside could take a canary's descriptors by
 	// pidfd_getfd(2). -1 where the mode has none.
 	User int
-	Net  int // the view's twin
+	Net  int // the view's network
+	// View is the twin that fills it; only the candidate needs it.
+	View *nettwin.Twin
 	// Merged is the mount namespace that the live view was built in; only the
 	// candidate needs it. A candidate pins the view's overlays: it must have ended
 	// before they are mounted again.
@@ -42,6 +44,9 @@ type Env struct {
 	// are made as Twin says.
 	Networks *Networks
 	Twin     nettwin.Options
+	// Ensure makes again what others took from the host of what twins need there.
+	// Nil: twins need nothing.
+	Ensure func() error
 	// Cgroup returns the descriptor of a new cgroup and what kills everything in
 	// it and removes it. Nil: none.
 	Cgroup func() (fd int, remove func() error, err error)
@@ -65,9 +70,10 @@ func (e Env) Run(ctx context.Context, where backends.Where, p backends.Probe) (o
 		Dir: e.Dir, StateRoot: e.StateRoot, Hide: e.Hide, Secrets: e.Secrets, Mode: e.Mode,
 		User: e.User, Net: -1, Cgroup: -1, Exe: e.Exe, Throwaway: true, Run: -1, Silent: e.Silent,
 	}
+	var twin *nettwin.Twin // whose limits count
 	switch where {
 	case backends.InCandidate:
-		r.Net, r.Merged = e.Net, e.Merged
+		r.Net, r.Merged, twin = e.Net, e.Merged, e.View
 		if e.Merged == nil {
 			return out, errors.New("no view is built")
 		}
@@ -79,10 +85,20 @@ func (e Env) Run(ctx context.Context, where backends.Where, p backends.Probe) (o
 			return out, err
 		}
 		defer done()
-		r.Net = net
+		// That a canary fails with the way out cut is what it is there for.
+		if r.Net = net.fd; where == backends.InControl {
+			twin = net.twin
+		}
 	case backends.InJail:
 	default:
 		return out, fmt.Errorf("no world is called %q", where)
+	}
+	if twin != nil {
+		w, err := e.watch(twin)
+		if err != nil {
+			return out, err
+		}
+		defer func() { out.Unproven = w.met() }()
 	}
 	if e.Cgroup != nil {
 		fd, remove, err := e.Cgroup()
