@@ -1,9 +1,11 @@
 package nettwin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -47,8 +49,16 @@ func (r *replica) build() error {
 	return nil
 }
 
+// addAddresses keeps their order, for the first of equals is the source of what
+// does not choose: IPv4 adds at the end, IPv6 at the head.
 func (r *replica) addAddresses() error {
-	for _, m := range r.host.addresses {
+	list := slices.Clone(r.host.addresses)
+	slices.Reverse(list)
+	slices.SortStableFunc(list, func(a, b []byte) int { return cmp.Compare(b[0], a[0]) })
+	if i := slices.IndexFunc(list, func(m []byte) bool { return m[0] == unix.AF_INET }); i >= 0 {
+		slices.Reverse(list[i:])
+	}
+	for _, m := range list {
 		b, ok := rtnl.Address(m, r.toTwin)
 		if !ok {
 			continue

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -85,6 +86,16 @@ func (l *testLab) mirror(t testing.TB, opt Options) {
 	}))
 	twin := l.twin
 	t.Cleanup(func() { must(t, twin.Close()) })
+}
+
+// lanes makes the host go the ways that the twin chooses, for as long as the test
+// runs.
+func (l *testLab) lanes(t testing.TB) *lanes.Lanes {
+	t.Helper()
+	keeper, err := lanes.Open(l.host.NS(), lanes.Options{})
+	must(t, err)
+	t.Cleanup(func() { must(t, keeper.Close()) })
+	return keeper
 }
 
 // onHost runs a command line on the lab's host.
@@ -161,7 +172,13 @@ func path(t *testing.T, n *netlab.Node, network, addr string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	must(t, c.SetDeadline(time.Now().Add(3*time.Second)))
+	return pathOf(c, network)
+}
+
+func pathOf(c net.Conn, network string) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+		return "", err
+	}
 	if network == "udp" {
 		if _, err := c.Write([]byte{0}); err != nil {
 			return "", err
@@ -190,14 +207,23 @@ func answer(ln net.Listener, f func(net.Conn)) {
 	}
 }
 
-func answerUDP(c net.PacketConn, f func(net.Addr, []byte) string) {
-	b := make([]byte, 64<<10)
+// answerUDP answers from the address that was asked. The kernel says which that
+// was, and takes its own words back to choose the source.
+func answerUDP(pc net.PacketConn, f func(net.Addr, []byte) string) {
+	c := pc.(*net.UDPConn)
+	if rc, err := c.SyscallConn(); err == nil {
+		_ = rc.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+		})
+	}
+	b, oob := make([]byte, 64<<10), make([]byte, 256)
 	for {
-		n, from, err := c.ReadFrom(b)
+		n, on, _, from, err := c.ReadMsgUDPAddrPort(b, oob)
 		if err != nil {
 			return
 		}
-		c.WriteTo([]byte(f(from, b[:n])), from)
+		c.WriteMsgUDPAddrPort([]byte(f(net.UDPAddrFromAddrPort(from), b[:n])), oob[:on], from)
 	}
 }
 
