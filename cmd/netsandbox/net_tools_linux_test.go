@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -21,17 +22,24 @@ const patience = time.Second
 // tools are what lab can do with a network.
 var tools = map[string]func(args []string) error{
 	"get": labGet, "datagram": labDatagram, "line": labLine, "beat": labBeat, "beating": labBeating,
-	"greet": labGreet, "resolve": labResolve, "divert": labDivert, "fakeip": labFakeIP,
+	"greet": labGreet, "resolve": labResolve, "divert": labDivert, "fakeip": labFakeIP, "scan": labScan,
 }
 
-// labGet prints what an HTTP server says.
+// labGet prints the first line that an HTTP server says, and reads to the end:
+// `lab get 203.0.113.80/?more=65536`.
 func labGet(args []string) error {
 	r, err := (&http.Client{Timeout: patience, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}).Get("http://" + args[0])
 	if err != nil {
 		return err
 	}
 	defer r.Body.Close()
-	_, err = io.Copy(os.Stdout, r.Body)
+	b := bufio.NewReader(r.Body)
+	first, err := b.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	fmt.Print(first)
+	_, err = io.Copy(io.Discard, b)
 	return err
 }
 
@@ -150,4 +158,27 @@ func labBeating(args []string) error {
 			return fmt.Errorf("no beat: %s: %w", b, errors.Join(err, os.ErrDeadlineExceeded))
 		}
 	}
+}
+
+// labScan connects to every address of a prefix, many at a time: `lab scan
+// 10.99.0.0/16`. Nobody has to answer.
+func labScan(args []string) error {
+	prefix, err := netip.ParsePrefix(args[0])
+	if err != nil {
+		return err
+	}
+	slots := make(chan struct{}, 1000)
+	for a := prefix.Addr(); prefix.Contains(a); a = a.Next() {
+		slots <- struct{}{}
+		go func() {
+			if c, err := net.DialTimeout("tcp", netip.AddrPortFrom(a, 80).String(), 100*time.Millisecond); err == nil {
+				c.Close()
+			}
+			<-slots
+		}()
+	}
+	for range cap(slots) { // the last ones
+		slots <- struct{}{}
+	}
+	return nil
 }

@@ -3,12 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,7 +28,8 @@ import (
 //	                                             +-- gw3 .254 ::fe ---+-- server 203.0.113.80
 //	     eth1 198.51.100.2/24 2001:db8:2::2/64 ----- gw2 .1 ::1 ------+          2001:db8:80::80
 //
-// No gateway translates addresses. The server has a link to each, named after
+// What is sent to 10.99.0.0/16 ends at the server, which does not forward: nobody
+// answers. No gateway translates addresses. The server has a link to each, named after
 // it, with listeners bound to that link, so that its answers name the gateway
 // that a packet came by, whatever the packet says of itself.
 type uplinks struct{ host, lan, gw1, gw2, gw3, server *node }
@@ -38,7 +41,8 @@ func uplinksCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: uplinks")
 	}
 	t := ts.Value(keyT).(testing.TB)
-	u := &uplinks{lan: newNode(t), gw1: newNode(t), gw2: newNode(t), gw3: newNode(t), server: newNode(t)}
+	u := ts.Value(keyUplinks).(*uplinks)
+	*u = uplinks{lan: newNode(t), gw1: newNode(t), gw2: newNode(t), gw3: newNode(t), server: newNode(t)}
 	self, err := os.Open("/proc/thread-self/ns/net")
 	ts.Check(err)
 	u.host = &node{self}
@@ -46,11 +50,31 @@ func uplinksCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(u.serve())
 }
 
+// atCmd runs a command on another machine of the lab: `at gw1 nft list ruleset`.
+func atCmd(ts *testscript.TestScript, neg bool, args []string) {
+	u := ts.Value(keyUplinks).(*uplinks)
+	nodes := map[string]*node{"lan": u.lan, "gw1": u.gw1, "gw2": u.gw2, "gw3": u.gw3, "server": u.server}
+	if neg || len(args) < 2 || nodes[args[0]] == nil {
+		ts.Fatalf("usage: at lan|gw1|gw2|gw3|server COMMAND ARG...")
+	}
+	// The script's goroutine has its thread to itself, and comes back to its host.
+	back, err := os.Open("/proc/thread-self/ns/net")
+	ts.Check(err)
+	defer back.Close()
+	ts.Check(unix.Setns(int(nodes[args[0]].ns.Fd()), unix.CLONE_NEWNET))
+	err = ts.Exec(args[1], args[2:]...)
+	ts.Check(errors.Join(err, unix.Setns(int(back.Fd()), unix.CLONE_NEWNET)))
+}
+
 func (u *uplinks) wire() error {
 	for _, n := range []*node{u.server, u.gw1, u.gw2, u.gw3} {
-		// Routers, and a server whose way back is not the way there.
-		err := n.sysctl("ipv4/ip_forward=1", "ipv6/conf/all/forwarding=1", "ipv4/conf/all/rp_filter=0", "ipv4/conf/default/rp_filter=0")
-		if err != nil {
+		// The way back need not be the way there.
+		if err := n.sysctl("ipv4/conf/all/rp_filter=0", "ipv4/conf/default/rp_filter=0"); err != nil {
+			return err
+		}
+	}
+	for _, n := range []*node{u.gw1, u.gw2, u.gw3} {
+		if err := n.sysctl("ipv4/ip_forward=1", "ipv6/conf/all/forwarding=1"); err != nil {
 			return err
 		}
 	}
@@ -82,6 +106,7 @@ func (u *uplinks) address() error {
 		u.gw1.ip(
 			"addr add 192.0.2.1/24 dev in", "addr add 2001:db8:1::1/64 dev in nodad",
 			"addr add 203.0.113.1/24 dev out", "addr add 2001:db8:80::1/64 dev out nodad",
+			"route add 10.99.0.0/16 via 203.0.113.80",
 		),
 		u.gw2.ip(
 			"addr add 198.51.100.1/24 dev in", "addr add 2001:db8:2::1/64 dev in nodad",
@@ -105,7 +130,7 @@ func (u *uplinks) address() error {
 }
 
 // serve starts the server's services on each of its links: HTTP on port 80 says
-// "gw1 192.0.2.2", the gateway and the client; port 7 echoes streams, and answers
+// "gw1 192.0.2.2", the gateway and the client, and more when asked for; port 7 echoes streams, and answers
 // datagrams as port 80 does.
 func (u *uplinks) serve() error {
 	for _, gw := range []string{"gw1", "gw2", "gw3"} {
@@ -115,6 +140,8 @@ func (u *uplinks) serve() error {
 		}
 		s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintln(w, gw, hostOf(r.RemoteAddr))
+			n, _ := strconv.Atoi(r.URL.Query().Get("more")) // so many bytes on top
+			io.CopyN(w, rand.Reader, int64(n))
 		})}
 		go s.Serve(web)
 		echo, err := listenOn(u.server, gw, ":7")

@@ -48,13 +48,14 @@ func TestScripts(t *testing.T) {
 			e.Setenv("NETSANDBOX_STATE_DIR", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("HOST", filepath.Join(e.WorkDir, "host"))
 			e.Values[keyT] = e.T().(testing.TB)
+			e.Values[keyUplinks] = new(uplinks)
 			e.Defer(func() { seen.finish(e, bin) })
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"host": hostCmd, "exits": exitsCmd, "doc": docCmd,
 			"until": untilCmd, "terminal": terminalCmd, "same": sameCmd, "field": fieldCmd, "txn": txnCmd, "blocks": blocksCmd,
-			"uplinks": uplinksCmd, "netdump": netdumpCmd, "within": withinCmd,
+			"uplinks": uplinksCmd, "at": atCmd, "netdump": netdumpCmd, "within": withinCmd,
 		},
 	}
 	names, err := filepath.Glob(scripts + "/*.txtar")
@@ -77,8 +78,8 @@ func TestScripts(t *testing.T) {
 type key string
 
 const (
-	keyT    key = "t"
-	keyHost key = "host"
+	keyT       key = "t"
+	keyUplinks key = "uplinks"
 )
 
 // installed makes a directory with the programs that scripts run. They are the
