@@ -76,9 +76,9 @@ func (l *loopback) open(twin, host int) (err error) {
 	if l.table, err = nft.Make(twin, tableName, true); err != nil {
 		return err
 	}
-	// The rules that are always there need what captures need, so a kernel that
-	// lacks it says so now.
-	if err := l.table.Set(nil); errors.Is(err, unix.ENOENT) {
+	// A capture that takes nothing: a kernel that lacks what they need says so now.
+	never := nft.Capture{Proto: unix.IPPROTO_TCP, Addr: gateV4, Port: 1, To: netip.AddrPortFrom(gateV4, 1)}
+	if err := l.table.Set([]nft.Capture{never}); errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("%w: this kernel has no nft_socket or nft_tproxy (4.19)", unix.EOPNOTSUPP)
 	} else if err != nil {
 		return err

@@ -25,6 +25,7 @@ type Table struct {
 	c    *netlink.Conn
 	port uint32 // the socket's netlink address, which the kernel gives as owner
 	name string
+	size int // rules when last set
 	// Owned is false on kernels before 5.12: whoever is root inside can then
 	// flush the table.
 	Owned bool
@@ -105,17 +106,12 @@ func (t *Table) make(flags uint32) error {
 	return batch(t.c, []netlink.Message{table, hook})
 }
 
-// Set replaces all captures at once. A table that was flushed meanwhile is made
-// again.
+// Set replaces all captures at once.
 func (t *Table) Set(cs []Capture) error {
-	err := t.set(cs)
-	if errors.Is(err, unix.ENOENT) && t.lost() {
-		if err := t.create(); err != nil {
-			return err
-		}
-		err = t.set(cs)
+	if _, err := t.Renew(cs); err != nil {
+		return err
 	}
-	return err
+	return t.set(cs)
 }
 
 func (t *Table) set(cs []Capture) error {
@@ -135,7 +131,11 @@ func (t *Table) set(cs []Capture) error {
 		}
 		ms = append(ms, m)
 	}
-	return batch(t.c, ms)
+	if err := batch(t.c, ms); err != nil {
+		return err
+	}
+	t.size = len(rules)
+	return nil
 }
 
 // rule is the message that appends one.
@@ -159,24 +159,42 @@ func (t *Table) rule(es []expr.Any) (netlink.Message, error) {
 	})
 }
 
-// Renew makes a table that was flushed again, with the captures cs, and reports
-// whether it had to. An owned table is not looked for.
+// Renew makes the table again, with the captures cs, if somebody inside deleted or
+// emptied it, and reports whether it had to. Nobody can do that to an owned one.
 func (t *Table) Renew(cs []Capture) (bool, error) {
-	if t.Owned || !t.lost() {
+	if t.Owned {
 		return false, nil
 	}
-	return true, t.Set(cs)
-}
-
-// lost reports whether the table is not there.
-func (t *Table) lost() bool {
-	m, err := message(unix.NFT_MSG_GETTABLE, 0, unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
+	n, err := t.rules()
+	if err != nil || n == t.size {
+		return false, err
+	}
+	del, err := message(unix.NFT_MSG_DELTABLE, 0, unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
 		ae.String(unix.NFTA_TABLE_NAME, t.name)
 	})
-	if err == nil {
-		_, err = t.c.Execute(m)
+	if err != nil {
+		return false, err
 	}
-	return errors.Is(errno(err), unix.ENOENT)
+	if err := batch(t.c, []netlink.Message{del}); err != nil && !errors.Is(err, unix.ENOENT) {
+		return false, fmt.Errorf("remove what is left of table %s: %w", t.name, err)
+	}
+	if err := t.create(); err != nil {
+		return false, err
+	}
+	return true, t.set(cs)
+}
+
+// rules counts those that are there. A chain that is not has none.
+func (t *Table) rules() (int, error) {
+	m, err := message(unix.NFT_MSG_GETRULE, int(netlink.Dump), unix.NFPROTO_INET, t.inChain)
+	if err != nil {
+		return 0, err
+	}
+	ms, err := t.c.Execute(m)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return 0, fmt.Errorf("count rules of table %s: %w", t.name, errno(err))
+	}
+	return len(ms), nil
 }
 
 func (t *Table) inChain(ae *netlink.AttributeEncoder) {
