@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
@@ -23,6 +24,7 @@ type topic struct {
 }
 
 var topics = []topic{
+	{"lane numbers", laneNumbers},
 	{"reverse path filter", reversePathFilter},
 	{"router advertisements", routerAdvertisements},
 	{"link kinds", linkKinds},
@@ -36,6 +38,8 @@ type hostNet struct {
 	ns     int
 	links  []rtnl.Link
 	routes [][]byte // both families, all tables
+	// conflicts are what lanes have to evade.
+	conflicts []lanes.Conflict
 }
 
 // hostFindings looks at the network of the calling thread.
@@ -95,6 +99,9 @@ func readHost(ns int) (*hostNet, error) {
 	}
 	defer c.Close()
 	h := &hostNet{ns: ns}
+	if h.conflicts, err = lanes.Conflicts(ns); err != nil {
+		return nil, err
+	}
 	if h.links, err = c.Links(); err != nil {
 		return nil, err
 	}

@@ -11,12 +11,12 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/moby/sys/mountinfo"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/internal/deadfs"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 	"github.com/netsandbox/netsandbox/backends/linuxns/client"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/builder"
@@ -25,11 +25,8 @@ import (
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/initd"
 )
 
-// The tags by which our objects in the host's network namespace are known.
-const (
-	ourProtocol = 91 // of rules and routes, in no rt_protos file
-	ourTable    = "netsandbox"
-)
+// ourTable is the name by which an nft table of ours is known.
+const ourTable = "netsandbox"
 
 // leftovers lists what carries our tag and belongs to no environment that
 // lives. What cannot be listed is passed over: the finding about privileges
@@ -212,32 +209,28 @@ func strayTables(string) []backends.Finding {
 	return found
 }
 
-// strayRules finds rules and routes with our protocol number.
+// strayRules finds rules and routes of lanes whose owner is dead.
 func strayRules(string) []backends.Finding {
+	ns, err := netns.Current()
+	if err != nil {
+		return nil
+	}
+	defer ns.Close()
+	objects, err := lanes.Find(int(ns.Fd()))
+	if err != nil {
+		return nil
+	}
 	var found []backends.Finding
-	for _, f := range []struct {
-		family int
-		option string
-	}{{unix.AF_INET, "-4"}, {unix.AF_INET6, "-6"}} {
-		rules, err := netlink.RuleList(f.family)
-		if err != nil {
+	for _, o := range objects {
+		if o.Alive {
 			continue
 		}
-		for _, r := range rules {
-			if r.Protocol == ourProtocol {
-				what := fmt.Sprintf("%s, pref %d, table %d", f.option, r.Priority, r.Table)
-				found = append(found, leftover("rule", what, fmt.Sprintf("ip %s rule delete pref %d protocol %d", f.option, r.Priority, ourProtocol)))
-			}
+		kind, rest, _ := strings.Cut(o.Text, " ")
+		family := "IPv4"
+		if o.Six {
+			family = "IPv6"
 		}
-		filter := &netlink.Route{Protocol: ourProtocol, Table: unix.RT_TABLE_UNSPEC}
-		routes, err := netlink.RouteListFiltered(f.family, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
-		if err != nil {
-			continue
-		}
-		for _, r := range routes {
-			what := fmt.Sprintf("%s, to %v, table %d", f.option, r.Dst, r.Table)
-			found = append(found, leftover("route", what, fmt.Sprintf("ip %s route flush table %d protocol %d", f.option, r.Table, ourProtocol)))
-		}
+		found = append(found, leftover(kind, family+", "+rest, "netsandbox recover"))
 	}
 	return found
 }

@@ -29,31 +29,49 @@ func TestLeftoversOfTheNetwork(t *testing.T) {
 	if found := append(strayRules(""), strayTables("")...); len(found) != 0 {
 		t.Errorf("a fresh namespace has leftovers: %+v", found)
 	}
-	run(t, "ip", "rule", "add", "pref", "5100", "fwmark", "91", "table", "5963776", "protocol", "91")
-	run(t, "ip", "-6", "rule", "add", "pref", "5101", "fwmark", "92", "table", "5963777", "protocol", "91")
-	run(t, "ip", "route", "add", "192.0.2.0/24", "dev", "lo", "table", "5963776", "proto", "91")
-	run(t, "ip", "route", "add", "198.51.100.0/24", "dev", "lo", "proto", "static")
+	// As a lane leaves them whose owner was killed, in its first block of numbers.
+	const table = "1526726656" // 0x5b000000
+	run(t, "ip", "rule", "add", "pref", "5100", "fwmark", "0x5b000000/0xff003fff", "table", table, "protocol", "91")
+	run(t, "ip", "-6", "rule", "add", "pref", "5100", "fwmark", "0x5b000001/0xff003fff", "table", "1526726657", "protocol", "91")
+	run(t, "ip", "route", "add", "unreachable", "default", "metric", "4294967295", "table", table, "proto", "91")
+	run(t, "ip", "link", "set", "lo", "up")
+	run(t, "ip", "route", "add", "default", "dev", "lo", "table", table, "proto", "91")
 	run(t, "nft", "add", "table", "inet", "netsandbox")
+	// Others' things, some of them with our protocol number.
+	run(t, "ip", "route", "add", "198.51.100.0/24", "dev", "lo", "proto", "static")
+	run(t, "ip", "rule", "add", "pref", "5200", "fwmark", "7", "table", "77", "protocol", "91")
+	run(t, "ip", "route", "add", "192.0.2.0/24", "dev", "lo", "table", "77", "proto", "91")
 	run(t, "nft", "add", "table", "ip", "other")
 	rules, tables := strayRules(""), strayTables("")
 	for _, want := range []struct{ kind, what string }{
-		{"rule", "-4, pref 5100"}, {"rule", "-6, pref 5101"}, {"route", "192.0.2.0/24"}, {"nft table", "inet netsandbox"},
+		{"rule", "IPv4, pref 5100"}, {"rule", "IPv6, pref 5100"}, {"route", "IPv4, default dev lo table " + table},
+		{"route", "IPv4, unreachable default table " + table}, {"nft table", "inet netsandbox"},
 	} {
 		if !holds(append(rules, tables...), want.kind, want.what) {
 			t.Errorf("no leftover %s %q in %+v %+v", want.kind, want.what, rules, tables)
 		}
 	}
-	if len(rules)+len(tables) != 4 {
+	if len(rules) != 4 || len(tables) != 1 {
 		t.Errorf("others' things are called leftovers: %+v %+v", rules, tables)
 	}
-	for _, f := range append(rules, tables...) {
+	for _, f := range tables {
 		if out, err := exec.Command("sh", "-c", f.Fix).CombinedOutput(); err != nil {
 			t.Errorf("fix %q: %v\n%s", f.Fix, err, out)
 		}
 	}
+	for _, f := range rules {
+		if f.Fix != "netsandbox recover" {
+			t.Errorf("fix %q", f.Fix)
+		}
+	}
+	if _, err := New().Tidy(t.Context(), nil); err != nil { // as recover does
+		t.Error(err)
+	}
 	if found := append(strayRules(""), strayTables("")...); len(found) != 0 {
 		t.Errorf("left after the fixes: %+v", found)
 	}
+	run(t, "ip", "rule", "del", "pref", "5200", "fwmark", "7", "table", "77", "protocol", "91") // others' are still there
+	run(t, "ip", "route", "del", "192.0.2.0/24", "table", "77", "proto", "91")
 }
 
 func TestLeftoverMounts(t *testing.T) {

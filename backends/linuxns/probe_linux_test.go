@@ -67,7 +67,7 @@ func TestDoctorOnAFitMachine(t *testing.T) {
 	}
 	for _, want := range []string{
 		"privileges", "user namespace", "pidfd", "seccomp", "landlock", "cgroup", "overlay",
-		"state root", "joined namespaces", "shifted layer", "network namespace", "tun", "nft owner", "idmap /",
+		"state root", "joined namespaces", "shifted layer", "network namespace", "tun", "lanes", "socket mark", "nft owner", "idmap /",
 	} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no finding %q in %v", want, names)

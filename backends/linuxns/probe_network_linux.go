@@ -24,6 +24,16 @@ var networkChecks = []check{
 		try: tryTAP,
 	},
 	{
+		name: "lanes", without: "degraded",
+		fix: "Linux 4.17 or later with policy routing for both families" + laneless,
+		try: tryLane,
+	},
+	{
+		name: "socket mark", without: "degraded",
+		fix: "Linux 5.17 or later" + laneless,
+		try: tryMark,
+	},
+	{
 		name: "nft owner", without: "degraded",
 		fix: "Linux 5.12 or later with nf_tables; without it `nft flush ruleset` in a view takes its loopback relay away",
 		try: tryOwnedTable,
