@@ -94,16 +94,16 @@ func plainRules(c *rtnl.Conn) error {
 	for _, m := range have {
 		k := rtnl.RuleText(m)
 		if wanted[k] != nil {
-			delete(wanted, k)
 			continue
 		}
-		if err := c.Do(unix.RTM_DELRULE, 0, rtnl.Rule(m)); err != nil {
+		if err := c.Do(unix.RTM_DELRULE, 0, rtnl.RuleDeletion(m)); err != nil {
 			return fmt.Errorf("delete rule %s: %w", k, err)
 		}
 	}
 	for k, m := range wanted {
 		err := c.Do(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, m)
-		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without IPv6
+		// EAFNOSUPPORT: a kernel without IPv6.
+		if err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EAFNOSUPPORT) {
 			return fmt.Errorf("add rule %s: %w", k, err)
 		}
 	}

@@ -2,10 +2,13 @@ package nettwin
 
 import (
 	"fmt"
+	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/userns"
 )
 
 // setRules deletes the rules that the host lacks and adds those the twin lacks.
@@ -25,9 +28,16 @@ func (r *replica) setRules() error {
 			kept[k]++
 			continue
 		}
-		if err := r.conn.Do(unix.RTM_DELRULE, 0, rtnl.Rule(m)); err != nil {
+		if err := r.conn.Do(unix.RTM_DELRULE, 0, rtnl.RuleDeletion(m)); err != nil {
 			return fmt.Errorf("delete rule %s: %w", k, err)
 		}
+	}
+	var owner *os.File // of the twin, as far as a rule needs one
+	if slices.ContainsFunc(r.host.rules, rtnl.ForUsers) {
+		if owner, err = userns.Foreign(r.ns); err != nil {
+			return err
+		}
+		defer owner.Close() // of nil is an error that says nothing
 	}
 	for _, m := range r.host.rules { // in the host's order: equal preferences keep theirs
 		k := rtnl.RuleText(m)
@@ -35,16 +45,24 @@ func (r *replica) setRules() error {
 			kept[k]--
 			continue
 		}
-		in, ok := r.shift.In(m)
-		if !ok {
-			r.notes = append(r.notes, fmt.Sprintf("rule %s is not in the twin: it has no such users", k))
-			continue
-		}
-		if err := r.conn.Do(unix.RTM_NEWRULE, unix.NLM_F_CREATE, rtnl.Rule(in)); err != nil {
-			r.notes = append(r.notes, fmt.Sprintf("rule %s is not in the twin: %v", k, err))
-		}
+		r.addRule(k, m, owner)
 	}
 	return nil
+}
+
+// addRule adds one rule. Ids of users are the owner's to name.
+func (r *replica) addRule(text string, m []byte, owner *os.File) {
+	in, ok := r.shift.In(m)
+	if !ok {
+		r.notes = append(r.notes, fmt.Sprintf("rule %s is not in the twin: it has no such users", text))
+		return
+	}
+	if !rtnl.ForUsers(in) {
+		owner = nil
+	}
+	if err := r.conn.DoAs(owner, unix.RTM_NEWRULE, unix.NLM_F_CREATE, rtnl.Rule(in)); err != nil {
+		r.notes = append(r.notes, fmt.Sprintf("rule %s is not in the twin: %v", text, err))
+	}
 }
 
 func observeRules(c *rtnl.Conn) ([][]byte, error) {

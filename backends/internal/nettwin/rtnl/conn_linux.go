@@ -1,11 +1,15 @@
 package rtnl
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/userns"
 )
 
 // Conn is a NETLINK_ROUTE socket in one network namespace.
@@ -78,6 +82,28 @@ func (c *Conn) Get(typ uint16, msg []byte) ([]byte, error) {
 // kernel's bare [unix.Errno] where there is one.
 func (c *Conn) Do(typ uint16, flags int, msg []byte) error {
 	return c.Batch(typ, flags, [][]byte{msg})[0]
+}
+
+// DoAs is [Conn.Do] as root of the user namespace that owns the network namespace,
+// for what the kernel takes from nobody else. Nil: the caller is that.
+func (c *Conn) DoAs(owner *os.File, typ uint16, flags int, msg []byte) error {
+	if owner == nil {
+		return c.Do(typ, flags, msg)
+	}
+	b := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(msg)))
+	b = binary.NativeEndian.AppendUint16(b, typ)
+	b = binary.NativeEndian.AppendUint16(b, uint16(unix.NLM_F_REQUEST|unix.NLM_F_ACK|flags))
+	b = append(append(b, make([]byte, 8)...), msg...) // no sequence, no port
+	rc, err := c.c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	if err := errors.Join(rc.Control(func(fd uintptr) { sent = userns.Send(owner, int(fd), b) }), sent); err != nil {
+		return errno(err)
+	}
+	_, err = c.c.Receive()
+	return errno(err)
 }
 
 // Batch sends many requests of one type, packed, and returns the answer to

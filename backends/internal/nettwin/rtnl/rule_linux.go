@@ -19,21 +19,30 @@ func Rule(msg []byte) []byte {
 	return out
 }
 
+// RuleDeletion turns a dumped policy rule into a request that deletes it. The
+// range of users is left out: what a request does not say is not compared, and it
+// may only be said from the user namespace that owns the network.
+func RuleDeletion(msg []byte) []byte {
+	return filter(Rule(msg), SizeofRuleHdr, func(a Attr) bool { return a.Type != unix.FRA_UID_RANGE })
+}
+
+// ForUsers reports a rule that is for a range of users.
+func ForUsers(rule []byte) bool { return Find(rule[SizeofRuleHdr:], unix.FRA_UID_RANGE) != nil }
+
 // Shift is a user namespace that gives its ids 0 … size−1 the kernel's from
-// Base. The kernel reads a rule's uid range as its sender counts, and compares it
-// with its own ids: a range of the host's, copied as it is, matches nobody inside.
+// Base. The kernel compares a rule's range of users with its own ids; it
+// translates it when a rule is made or dumped, by the namespace of who asks.
 type Shift struct{ Base, Size uint32 }
 
-// In makes a rule of the host one for sockets inside. False: its ids are none
-// there. It changes a copy.
+// In limits a rule of the host to users that there are inside. False: none of
+// them is.
 func (s Shift) In(rule []byte) ([]byte, bool) {
 	return s.uids(rule, func(first, last uint32) (uint32, uint32, bool) {
-		last = min(last, s.Size-1)
-		return s.Base + first, s.Base + last, first <= last
+		return first, min(last, s.Size-1), first < s.Size
 	})
 }
 
-// Out makes a rule that was read in the namespace what somebody inside reads. A
+// Out makes a rule that was dumped from outside what somebody inside reads. A
 // range with others' ids stays as it is.
 func (s Shift) Out(rule []byte) []byte {
 	out, _ := s.uids(rule, func(first, last uint32) (uint32, uint32, bool) {
@@ -47,7 +56,7 @@ func (s Shift) Out(rule []byte) []byte {
 
 func (s Shift) uids(rule []byte, f func(first, last uint32) (uint32, uint32, bool)) ([]byte, bool) {
 	ok := true
-	if s.Size == 0 || Find(rule[SizeofRuleHdr:], unix.FRA_UID_RANGE) == nil {
+	if s.Size == 0 || !ForUsers(rule) {
 		return rule, ok
 	}
 	return filter(rule, SizeofRuleHdr, func(a Attr) bool {
