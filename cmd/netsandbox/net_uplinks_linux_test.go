@@ -149,15 +149,18 @@ func (u *uplinks) serve() error {
 			return err
 		}
 		go eachConn(echo, func(c net.Conn) { io.Copy(c, c) })
-		var udp net.PacketConn
-		err = u.server.do(func() (err error) {
-			udp, err = onLink(gw).ListenPacket(context.Background(), "udp", ":7")
-			return err
-		})
-		if err != nil {
-			return err
+		// By address: an unbound socket would answer from the link's own.
+		for _, addr := range []string{"203.0.113.80:7", "[2001:db8:80::80]:7"} {
+			var udp net.PacketConn
+			err = u.server.do(func() (err error) {
+				udp, err = onLink(gw).ListenPacket(context.Background(), "udp", addr)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			go eachPacket(udp, func(_ []byte, from net.Addr) []byte { return fmt.Appendln(nil, gw, hostOf(from.String())) })
 		}
-		go eachPacket(udp, func(_ []byte, from net.Addr) []byte { return fmt.Appendln(nil, gw, hostOf(from.String())) })
 	}
 	return nil
 }
