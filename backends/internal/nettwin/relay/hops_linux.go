@@ -32,13 +32,15 @@ func serialMAC(n uint32) MAC {
 const maxHops = 4096
 
 // hop is one next hop on one interface. Its lane is made with the first packet,
-// not with the first question: a scan asks and never sends.
+// not with the first question: a scan asks and never sends. Destinations on the
+// link have one lane together (see [hops.toward]): a scan may send as well.
 type hop struct {
 	itf  *iface
 	addr netip.Addr
 	mac  MAC
 	lane atomic.Pointer[lane]
-	used atomic.Uint64 // tick of the last question
+	used atomic.Uint64 // tick of the last question or packet
+	link bool          // all destinations on the link
 }
 
 type hopKey struct {
@@ -52,22 +54,63 @@ type hops struct {
 	mu     sync.RWMutex
 	byMAC  map[MAC]*hop
 	byAddr map[hopKey]*hop
+	links  map[*iface]*hop
 	serial uint32
 	tick   atomic.Uint64
 }
 
 func newHops() *hops {
-	return &hops{byMAC: map[MAC]*hop{}, byAddr: map[hopKey]*hop{}}
+	return &hops{byMAC: map[MAC]*hop{}, byAddr: map[hopKey]*hop{}, links: map[*iface]*hop{}}
 }
 
 // find returns the next hop that a frame on itf is for.
 func (h *hops) find(itf *iface, m MAC) *hop {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if p := h.byMAC[m]; p != nil && p.itf == itf {
+	p := h.byMAC[m]
+	if p == nil || p.itf != itf {
+		return nil
+	}
+	if now := h.tick.Load(); p.used.Load() != now {
+		p.used.Store(now)
+	}
+	return p
+}
+
+// toward returns the hop whose lane a packet takes: its next hop's, or if that is
+// where the packet goes, the link's.
+func (h *hops) toward(p *hop, typ uint16, head []byte) *hop {
+	to := head[16:20]
+	if typ == etherIPv6 {
+		to = head[24:40]
+	}
+	if dst, _ := netip.AddrFromSlice(to); p.addr != dst {
 		return p
 	}
-	return nil
+	h.mu.RLock()
+	l := h.links[p.itf]
+	h.mu.RUnlock()
+	if l != nil {
+		return l
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.links[p.itf] == nil {
+		h.links[p.itf] = &hop{itf: p.itf, link: true}
+	}
+	return h.links[p.itf]
+}
+
+// mac returns the MAC that was handed out for an address. None is: a frame from it
+// is as good, for Linux looks at the source of frames that ask, and no others.
+func (h *hops) mac(itf *iface, addr []byte) MAC {
+	a, _ := netip.AddrFromSlice(addr)
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if p := h.byAddr[hopKey{itf, a}]; p != nil {
+		return p.mac
+	}
+	return serialMAC(0)
 }
 
 // ask returns the next hop for an address, making it when there is room.
@@ -102,7 +145,7 @@ func (h *hops) tell(itf *iface, n NextHop) {
 	}
 }
 
-// evict forgets the next hop that was asked for longest ago and never sent to.
+// evict forgets the next hop that was used longest ago and has no lane of its own.
 // The twin's kernel asks again when its entry is stale.
 func (h *hops) evict() bool {
 	var old *hop

@@ -13,8 +13,9 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 )
 
-// lane is one way out of the twin, a next hop that is in use: a NIC of the stack
-// with a forwarder of its own for each protocol, so a flow knows its lane.
+// lane is one way out of the twin, a next hop that is in use or all destinations on
+// one link: a NIC of the stack with a forwarder of its own for each protocol, so a
+// flow knows its lane.
 //
 // It is a link endpoint that writes straight to the TAP. Those that come with
 // the stack do not do here: link/channel drops when its queue is full, and
@@ -64,12 +65,9 @@ func (l *lane) write(p *stack.PacketBuffer) unix.Errno {
 	var room [vnetHeader + ethHeader]byte
 	h := room[:vnetHeader+itf.head]
 	offload(h[:vnetHeader], itf.head, p)
-	typ := uint16(etherIPv4)
-	if p.NetworkProtocolNumber == header.IPv6ProtocolNumber {
-		typ = etherIPv6
-	}
+	typ := etherOf(p)
 	if !itf.Tun {
-		ethernet(h[vnetHeader:], *itf.mac.Load(), l.hop.mac, typ)
+		ethernet(h[vnetHeader:], *itf.mac.Load(), l.from(p.NetworkHeader().Slice()), typ)
 	}
 	var iovs [24]unix.Iovec
 	iov := append(iovs[:0], unix.Iovec{Base: &h[0]})
@@ -115,9 +113,21 @@ func (l *lane) writeIP(ip []byte) {
 	if ip[0]>>4 == 6 {
 		typ = etherIPv6
 	}
-	ethernet(f, *itf.mac.Load(), l.hop.mac, typ)
+	ethernet(f, *itf.mac.Load(), l.from(ip), typ)
 	copy(f[ethHeader:], ip)
 	itf.writeFrame(f)
+}
+
+// from is the MAC that a packet to the twin comes from: that of its next hop.
+func (l *lane) from(ip []byte) MAC {
+	switch {
+	case !l.hop.link:
+		return l.hop.mac
+	case ip[0]>>4 == 4:
+		return l.relay.hops.mac(l.hop.itf, ip[12:16])
+	default:
+		return l.relay.hops.mac(l.hop.itf, ip[8:24])
+	}
 }
 
 // The rest of [stack.LinkEndpoint] and [stack.GSOEndpoint].

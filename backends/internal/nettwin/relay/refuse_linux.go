@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -58,8 +59,12 @@ func (w *route) subject() string {
 	return w.lane.hop.itf.Name
 }
 
+// afterwards is the refusal of a stream whose outer handshake is done already:
+// what the twin is told then is a reset, as of a connection that somebody broke.
+func (r *refusal) afterwards() error { return fmt.Errorf("%w: %w", unix.ECONNRESET, r) }
+
 // refuse remembers a flow that is not carried and tells the twin. quote is the
-// head of its first packet.
+// head of its first packet; nil: the twin is told nothing.
 func (l *lane) refuse(quote []byte, r *refusal) {
 	r.count.Add(1)
 	l.relay.limit(&r.limit)
@@ -68,8 +73,11 @@ func (l *lane) refuse(quote []byte, r *refusal) {
 
 // fail tells the twin what came of an outer socket: a refusal of ours, or what
 // the outside said. It reports whether the twin was told anything.
-func (l *lane) fail(quote []byte, dst netip.AddrPort, err error) bool {
+func (l *lane) fail(quote []byte, err error) bool {
 	if r, ok := errors.AsType[*refusal](err); ok {
+		if errors.Is(err, unix.ECONNRESET) {
+			quote = nil
+		}
 		l.refuse(quote, r)
 		return true
 	}
@@ -77,11 +85,24 @@ func (l *lane) fail(quote []byte, dst netip.AddrPort, err error) bool {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		// The twin's copy of the host's rules let it out. The host's own did not:
 		// they match what the twin's packets are not (a user, a cgroup, a program).
-		l.relay.limit(&way.Limit{Kind: way.Firewall, Subject: dst.String(), Reason: "the host's firewall refused what the twin's allowed"})
+		l.relay.limit(&way.Limit{Kind: way.Firewall, Subject: destination(quote), Reason: "the host's firewall refused what the twin's allowed"})
 	}
 	why, ok := codeOf(err)
 	if ok {
 		l.unreachable(quote, why)
 	}
 	return ok
+}
+
+// destination is where a quoted packet went.
+func destination(quote []byte) string {
+	var dst []byte
+	switch {
+	case len(quote) >= 20 && quote[0]>>4 == 4:
+		dst = quote[16:20]
+	case len(quote) >= 40:
+		dst = quote[24:40]
+	}
+	a, _ := netip.AddrFromSlice(dst)
+	return a.String()
 }

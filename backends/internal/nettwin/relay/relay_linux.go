@@ -46,8 +46,9 @@ type Relay struct {
 
 	mu     sync.RWMutex
 	lanes  map[tcpip.NICID]*lane
-	dials  map[flow]*syn
-	given  int // of them, those given up
+	dials  map[stack.TransportEndpointID]*syn
+	moored map[stack.TransportEndpointID]*lane // streams that are carried
+	given  int                                 // of them, those given up
 	counts counters
 
 	streams, udpFlows atomic.Int64
@@ -58,12 +59,6 @@ type counters struct {
 	flows, refused, unmirrored, fenced, dropped atomic.Uint64
 }
 
-// flow identifies a stream on its lane.
-type flow struct {
-	nic tcpip.NICID
-	id  stack.TransportEndpointID
-}
-
 // newRelay makes a relay that has no interface yet.
 func newRelay(host *kernel, ways *asker) (*Relay, error) {
 	var now unix.Timespec
@@ -72,7 +67,7 @@ func newRelay(host *kernel, ways *asker) (*Relay, error) {
 	}
 	r := &Relay{
 		hops: newHops(), host: host, ways: ways, limits: newLimits(uint64(now.Nano())),
-		lanes: map[tcpip.NICID]*lane{}, dials: map[flow]*syn{},
+		lanes: map[tcpip.NICID]*lane{}, dials: map[stack.TransportEndpointID]*syn{}, moored: map[stack.TransportEndpointID]*lane{},
 	}
 	r.allow.Store(&Allow{})
 	log.Log().Emitter = silent{} // not SetTarget: some loggers hold the old one

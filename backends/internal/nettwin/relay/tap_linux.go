@@ -168,7 +168,7 @@ func (r *reader) pass(h *hop, typ uint16, head []byte, n int) {
 		r.relay.counts.dropped.Add(1)
 		return
 	}
-	if l := r.relay.laneOf(h); l != nil {
+	if l := r.relay.laneOf(r.relay.hops.toward(h, typ, head)); l != nil {
 		l.deliver(typ, r.take(n))
 	}
 }

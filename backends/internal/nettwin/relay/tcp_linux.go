@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // dialTimeout bounds one outer handshake. The twin's own client usually gives up
@@ -23,6 +26,7 @@ const patience = time.Second
 
 // syn is a stream whose outer handshake is under way.
 type syn struct {
+	lane   *lane
 	quote  []byte // the head of its first packet: an ICMP answer must quote it
 	began  time.Time
 	ctx    context.Context // of the one dial that this is
@@ -30,28 +34,56 @@ type syn struct {
 	given  bool // given up for a newer one; about to end
 }
 
-// takeTCP takes every segment that belongs to no endpoint.
+// takeTCP takes every segment that belongs to no endpoint of its lane.
 func (r *Relay) takeTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 	l := r.lane(pkt.NICID)
 	if l == nil || r.cut {
+		return true
+	}
+	if at := r.mooring(id); at != nil && at != l {
+		at.deliver(etherOf(pkt), pkt.ToBuffer())
 		return true
 	}
 	seg := header.TCP(pkt.TransportHeader().Slice())
 	if seg.Flags()&(header.TCPFlagSyn|header.TCPFlagAck) != header.TCPFlagSyn {
 		return false // the stack resets it
 	}
-	f := flow{pkt.NICID, id}
-	r.mu.Lock()
-	if r.dials[f] != nil || !r.room() {
-		r.mu.Unlock()
+	if !r.begin(id, l, slices.Concat(pkt.NetworkHeader().Slice(), seg)) {
 		return true // asked already, or too many: the twin's kernel asks again
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	r.dials[f] = &syn{quote: slices.Concat(pkt.NetworkHeader().Slice(), seg), began: time.Now(), ctx: ctx, cancel: cancel}
-	r.mu.Unlock()
-	if r.streams.Load() >= maxStreams || !l.tcp.HandlePacket(id, pkt) {
-		r.forget(f)
+	if r.streams.Load() >= maxStreams {
+		r.limit(&way.Limit{Kind: way.Load, Subject: "streams", Reason: fmt.Sprintf("more than %d at once", maxStreams)})
+		r.forget(id)
+	} else if !l.tcp.HandlePacket(id, pkt) {
+		r.forget(id)
 	}
+	return true
+}
+
+// mooring is the lane on which a stream is carried: the one that its first segment
+// took. When the twin's routes change, its kernel sends the next segment another
+// way; the outer connection goes on as one of the host would, by the way it has.
+func (r *Relay) mooring(id stack.TransportEndpointID) *lane {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.moored[id]
+}
+
+// begin notes an outer handshake, if there is room for one.
+func (r *Relay) begin(id stack.TransportEndpointID, l *lane, quote []byte) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.dials[id]; s != nil {
+		if s.lane != l { // the routes changed meanwhile: the next SYN finds this one gone
+			r.giveUp(s)
+		}
+		return false
+	}
+	if !r.room() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	r.dials[id] = &syn{lane: l, quote: quote, began: time.Now(), ctx: ctx, cancel: cancel}
 	return true
 }
 
@@ -75,16 +107,24 @@ func (r *Relay) room() bool {
 	if old == nil || time.Since(old.began) < patience {
 		return false
 	}
-	old.given = true
-	r.given++
-	old.cancel()
+	r.giveUp(old)
+	r.limit(&way.Limit{Kind: way.Load, Subject: "streams", Reason: fmt.Sprintf("more than %d handshakes at once", maxDials)})
 	return true
 }
 
-func (r *Relay) forget(f flow) {
+// giveUp ends an outer handshake. The caller holds r.mu.
+func (r *Relay) giveUp(s *syn) {
+	if !s.given {
+		s.given = true
+		r.given++
+		s.cancel()
+	}
+}
+
+func (r *Relay) forget(id stack.TransportEndpointID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.dials[f]
+	s := r.dials[id]
 	if s == nil {
 		return
 	}
@@ -92,40 +132,23 @@ func (r *Relay) forget(f flow) {
 	if s.given {
 		r.given--
 	}
-	delete(r.dials, f)
+	delete(r.dials, id)
 }
 
 // dialTCP completes the twin's handshake only if the outer one completes, so
 // that a connect inside is as honest as one on the host.
 func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	r, id := l.relay, req.ID()
-	f := flow{l.nic, id}
 	r.mu.RLock()
-	s := r.dials[f]
+	s := r.dials[id]
 	r.mu.RUnlock()
-	defer r.forget(f)
+	defer r.forget(id)
 
-	dst := l.target(id.LocalAddress, id.LocalPort)
-	w, no := l.choose(unix.IPPROTO_TCP, source(id.RemoteAddress, id.RemotePort), dst)
-	if no != nil {
-		l.refuse(s.quote, no)
-		req.Complete(false)
-		return
-	}
-	d := net.Dialer{Control: w.control, KeepAlive: -1}
-	c, err := d.DialContext(s.ctx, "tcp", dst.String())
+	w, out, err := l.dial(s.ctx, id)
 	if err != nil {
-		w.release()
-		l.fail(s.quote, dst, err)
+		l.fail(s.quote, err)
+		// A reset says "nobody listens", or that a stream ended that had begun.
 		req.Complete(errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET))
-		return
-	}
-	out := c.(*net.TCPConn)
-	if no := w.confirm(out.LocalAddr().(*net.TCPAddr).AddrPort()); no != nil {
-		reset(out)
-		w.release()
-		l.refuse(nil, no)
-		req.Complete(true)
 		return
 	}
 	var q waiter.Queue
@@ -139,11 +162,58 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	ep.SocketOptions().SetDelayOption(false)
 	r.counts.flows.Add(1)
 	r.streams.Add(1)
+	r.moor(id, l)
 	go func() {
-		defer r.streams.Add(-1)
 		join(out, ep, &q)
-		w.release()
+		r.unmoor(id, l)
+		w.retire()
+		r.streams.Add(-1)
 	}()
+}
+
+// dial makes the outer connection of a stream. The errors are those of the outer
+// socket, and a [refusal].
+func (l *lane) dial(ctx context.Context, id stack.TransportEndpointID) (*route, *net.TCPConn, error) {
+	dst := l.target(id.LocalAddress, id.LocalPort)
+	w, no := l.choose(unix.IPPROTO_TCP, source(id.RemoteAddress, id.RemotePort), dst)
+	if no != nil {
+		return nil, nil, no
+	}
+	d := net.Dialer{Control: w.control, KeepAlive: -1}
+	c, err := d.DialContext(ctx, "tcp", dst.String())
+	if err != nil {
+		w.release()
+		return nil, nil, err
+	}
+	out := c.(*net.TCPConn)
+	if no := w.confirm(out.LocalAddr().(*net.TCPAddr).AddrPort()); no != nil {
+		reset(out)
+		w.release()
+		return nil, nil, no.afterwards()
+	}
+	return w, out, nil
+}
+
+func (r *Relay) moor(id stack.TransportEndpointID, l *lane) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moored[id] = l
+}
+
+func (r *Relay) unmoor(id stack.TransportEndpointID, l *lane) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.moored[id] == l { // the port may be in use again
+		delete(r.moored, id)
+	}
+}
+
+// etherOf is the Ethernet type of a packet.
+func etherOf(p *stack.PacketBuffer) uint16 {
+	if p.NetworkProtocolNumber == header.IPv6ProtocolNumber {
+		return etherIPv6
+	}
+	return etherIPv4
 }
 
 // reset closes an outer connection so that the far end sees it.

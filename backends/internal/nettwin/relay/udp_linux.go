@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +15,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // udpIdle ends a flow in which nothing moved. It is what conntrack grants a
@@ -24,7 +27,11 @@ const udpIdle = 60 * time.Second
 // takeUDP takes every datagram that belongs to no flow yet.
 func (r *Relay) takeUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 	l := r.lane(pkt.NICID)
-	if l == nil || r.cut || r.udpFlows.Load() >= maxUDPFlows {
+	if l == nil || r.cut {
+		return true
+	}
+	if r.udpFlows.Load() >= maxUDPFlows {
+		r.limit(&way.Limit{Kind: way.Load, Subject: "datagram flows", Reason: fmt.Sprintf("more than %d at once", maxUDPFlows)})
 		return true
 	}
 	return l.udp.HandlePacket(id, pkt)
@@ -37,7 +44,6 @@ type udpFlow struct {
 	id    stack.TransportEndpointID
 	ep    tcpip.Endpoint
 	queue *waiter.Queue
-	route *route
 	out   *net.UDPConn
 	moved atomic.Int64 // nanoseconds of the last datagram, either way
 }
@@ -73,7 +79,11 @@ func (f *udpFlow) run() {
 		f.tell(err)
 		return
 	}
-	f.route, f.out = w, c.(*net.UDPConn)
+	f.out = c.(*net.UDPConn)
+	if !f.first(w) {
+		f.out.Close()
+		return
+	}
 	r.counts.flows.Add(1)
 	f.touch()
 	stop := make(chan struct{})
@@ -86,6 +96,23 @@ func (f *udpFlow) run() {
 	f.inward()
 	close(stop)
 	<-done
+}
+
+// first sends the datagram that the flow began with, and looks what the host made
+// of it before any answer is passed on.
+func (f *udpFlow) first(w *route) bool {
+	var b bytes.Buffer
+	if _, terr := f.ep.Read(&b, tcpip.ReadOptions{}); terr != nil {
+		return false
+	}
+	if _, err := f.out.Write(b.Bytes()); err != nil && !f.tell(err) {
+		return false
+	}
+	if no := w.confirm(f.out.LocalAddr().(*net.UDPAddr).AddrPort()); no != nil {
+		f.lane.refuse(nil, no)
+		return false
+	}
+	return true
 }
 
 func (f *udpFlow) touch() { f.moved.Store(time.Now().UnixNano()) }
@@ -105,7 +132,7 @@ func (f *udpFlow) tell(err error) bool {
 	if errors.Is(err, unix.EMSGSIZE) { // the kernel now knows the path's MTU and fragments
 		return true
 	}
-	return f.lane.fail(quoteUDP(f.id), f.lane.target(f.id.LocalAddress, f.id.LocalPort), err)
+	return f.lane.fail(quoteUDP(f.id), err)
 }
 
 // outward sends the twin's datagrams until the flow is idle or stopped.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -125,17 +126,17 @@ func (l *lane) takes(dst netip.Addr, a answer) bool {
 	if a.oif != itf.Index {
 		return false
 	}
-	if l.hop == itf.own { // a link without next hops
-		return true
+	if l.hop.link {
+		return a.hop == dst
 	}
-	return a.hop == l.hop.addr
+	return a.hop == l.hop.addr || l.hop == itf.own // the last is a link without next hops
 }
 
 // way names the lane that a flow to dst takes.
 func (l *lane) way(dst netip.Addr) way.Lane {
 	w := way.Lane{Index: l.hop.itf.Index, Six: dst.Is6()}
-	if l.hop != l.hop.itf.own && l.hop.addr != dst {
-		w.NextHop = l.hop.addr
+	if l.hop.addr != dst {
+		w.NextHop = l.hop.addr // not valid for a whole link
 	}
 	return w
 }
@@ -254,6 +255,17 @@ func (w *route) confirm(local netip.AddrPort) *refusal {
 func (w *route) release() {
 	if w.admitted.Swap(false) {
 		w.lane.relay.ways.Release(w.flow)
+	}
+}
+
+// linger is how long the answers to a stream are let in after its end: the kernel
+// still sends what is in the socket, and waits for the last acknowledgement.
+const linger = time.Minute
+
+// retire is release for a stream that ended in order.
+func (w *route) retire() {
+	if w.admitted.Load() {
+		time.AfterFunc(linger, w.release)
 	}
 }
 
