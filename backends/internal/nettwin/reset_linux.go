@@ -9,6 +9,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/xtables"
 )
 
 // Reset throws away everything that the inside changed and mirrors the host's
@@ -33,7 +34,7 @@ func (t *Twin) Reset(ctx context.Context) error {
 // wipe makes a namespace as good as new. What cannot be removed is a link that
 // the kernel itself put there; the mirror takes it over.
 func wipe(ns int) error {
-	if err := nft.Flush(ns); err != nil {
+	if err := errors.Join(nft.Flush(ns), xtables.Clear(ns)); err != nil {
 		return err
 	}
 	c, err := rtnl.Dial(ns)

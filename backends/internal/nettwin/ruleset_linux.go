@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/xtables"
 )
 
 // loadRuleset gives the twin the host's firewall, so that a change of it acts on
@@ -21,7 +22,16 @@ func (t *Twin) loadRuleset(r *replica) (notes []string) {
 	if err != nil {
 		more = []string{fmt.Sprintf("nftables ruleset is not in the twin: %v", err)}
 	}
-	return append(notes, more...)
+	notes = append(notes, more...)
+	tables, err := xtables.Read(int(t.host.Fd()))
+	if err == nil {
+		more, err = xtables.Load(int(t.ns.Fd()), tables)
+		notes = append(notes, more...)
+	}
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("tables of iptables-legacy are not in the twin: %v", err))
+	}
+	return notes
 }
 
 // renumbered maps the numbers of the host's links to those that are others in

@@ -11,6 +11,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/xtables"
 )
 
 // snapshot is the state of the twin in words: kind, identity, values. Most
@@ -53,6 +54,13 @@ func (t *Twin) record() (snapshot, error) {
 	}
 	for _, i := range items {
 		s.add(KindNFT, i.Key, i.Text)
+	}
+	chains, err := xtables.Chains(int(t.ns.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range chains {
+		s.add(KindXtables, i.Key, i.Text)
 	}
 	return s, nil
 }

@@ -65,12 +65,13 @@ const (
 	KindRule     Kind = "rule"
 	KindNeighbor Kind = "neighbour"
 	KindNFT      Kind = "nft"
+	KindXtables  Kind = "xtables"
 	KindSysctl   Kind = "sysctl"
 	KindQdisc    Kind = "qdisc"
 )
 
 // kinds fixes the order.
-var kinds = []Kind{KindLink, KindAddress, KindNexthop, KindRoute, KindRule, KindNeighbor, KindNFT, KindSysctl, KindQdisc}
+var kinds = []Kind{KindLink, KindAddress, KindNexthop, KindRoute, KindRule, KindNeighbor, KindNFT, KindXtables, KindSysctl, KindQdisc}
 
 // Difference is one thing that the inside changed since the twin was made.
 type Difference struct {
@@ -89,6 +90,7 @@ var verbs = map[Kind]struct{ noun, add, del, change string }{
 	KindRule:     {"ip rule", "add", "del", "change"},
 	KindNeighbor: {"ip neigh", "add", "del", "replace"},
 	KindNFT:      {"nft", "add", "delete", "replace"},
+	KindXtables:  {"xtables", "add", "delete", "replace"},
 	KindQdisc:    {"tc qdisc", "add", "del", "replace"},
 }
 
