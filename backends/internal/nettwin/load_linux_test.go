@@ -148,6 +148,15 @@ func (l *testLab) opened(t testing.TB, typ int, addr string, n int) []*os.File {
 	return files
 }
 
+// control runs a system call on a file that waits in the poller.
+func control(f *os.File, do func(fd int) error) error {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return errors.Join(rc.Control(func(fd uintptr) { err = do(int(fd)) }), err)
+}
+
 // TestThousandConnections opens a thousand at once, and each is answered while
 // all the others are open.
 func TestThousandConnections(t *testing.T) {

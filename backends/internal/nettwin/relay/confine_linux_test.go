@@ -53,6 +53,16 @@ var attempts = map[string]func() error{
 		defer unix.Close(fd)
 		return unix.BindToDevice(fd, "lo")
 	},
+	"a raw socket for ICMP":          rawSocket(unix.AF_INET, unix.IPPROTO_ICMP, unix.SOL_IP, unix.IP_RECVERR),
+	"a raw socket for ICMPv6":        rawSocket(unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.SOL_IPV6, unix.IPV6_RECVERR),
+	"headers of its own making":      rawSocket(unix.AF_INET, unix.IPPROTO_ICMP, unix.SOL_IP, unix.IP_HDRINCL),
+	"IPv6 headers of its own making": rawSocket(unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.SOL_IPV6, unix.IPV6_HDRINCL),
+	"a raw socket for TCP":           rawSocket(unix.AF_INET, unix.IPPROTO_TCP, unix.SOL_IP, unix.IP_RECVERR),
+	"a raw socket for anything":      rawSocket(unix.AF_INET, unix.IPPROTO_RAW, unix.SOL_IP, unix.IP_RECVERR),
+	"a packet socket by its old name": func() error {
+		_, err := unix.Socket(unix.AF_INET, unix.SOCK_PACKET, unix.ETH_P_ALL)
+		return err
+	},
 	"open a file": func() error { _, err := os.Open("/etc/passwd"); return err },
 	"make a file": func() error { _, err := os.Create("/x"); return err },
 	"list /proc":  func() error { _, err := os.ReadDir("/proc"); return err },
@@ -85,6 +95,18 @@ var attempts = map[string]func() error{
 		}
 		return err
 	},
+}
+
+// rawSocket opens one and sets an option on it.
+func rawSocket(af, proto, level, option int) func() error {
+	return func() error {
+		fd, err := unix.Socket(af, unix.SOCK_RAW|unix.SOCK_CLOEXEC, proto)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.SetsockoptInt(fd, level, option, 1)
+	}
 }
 
 func family(af, typ int) func() error {
@@ -121,6 +143,7 @@ func TestConfinement(t *testing.T) {
 	}
 	for name, want := range map[string]unix.Errno{
 		"dial on loopback": 0, "start a thread": 0, "bind to a device": 0,
+		"a raw socket for ICMP": 0, "a raw socket for ICMPv6": 0,
 		"open a file": unix.EACCES, "list /proc": unix.EACCES, "make a file": unix.EACCES,
 		"clone3": unix.ENOSYS, "use a privileged port": unix.EACCES,
 	} {

@@ -3,9 +3,9 @@ package relay
 import (
 	"encoding/binary"
 	"errors"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
@@ -19,6 +19,14 @@ var (
 	hostUnreachable = code{1, 3}
 	portUnreachable = code{3, 4}
 	prohibited      = code{13, 1}
+)
+
+// Types of ICMP errors, and the one code that carries an MTU.
+const (
+	unreachable4, timeExceeded4, parameterProblem4 = 3, 11, 12
+	unreachable6, packetTooBig                     = 1, 2
+
+	fragmentationNeeded = 4
 )
 
 // codeOf finds what the twin is told for an error of an outer socket. False:
@@ -35,9 +43,15 @@ func codeOf(err error) (code, bool) {
 	return code{}, false
 }
 
-// unreachable tells the twin that a packet did not get there. quote is the head
-// of that packet; Linux looks for a socket by the ports in it and believes the
-// message only if a TCP sequence number is one it sent.
+// complaint is an ICMP error: who makes it, and what it says.
+type complaint struct {
+	from      netip.Addr // not valid: the destination itself
+	typ, code byte
+	word      uint32 // the second of the header: an MTU, a pointer
+}
+
+// unreachable tells the twin that a packet did not get there. quote is the head of
+// that packet.
 func (l *lane) unreachable(quote []byte, c code) {
 	if b := unreachablePacket(quote, c); b != nil {
 		l.writeIP(b)
@@ -46,40 +60,51 @@ func (l *lane) unreachable(quote []byte, c code) {
 
 // unreachablePacket is the message; nil when the quote is no packet.
 func unreachablePacket(quote []byte, c code) []byte {
-	const icmp = 8
-	if len(quote) < header.IPv4MinimumSize {
-		return nil
+	if len(quote) > 0 && quote[0]>>4 == 4 {
+		return complaint{typ: unreachable4, code: c.v4}.packet(quote)
 	}
-	if quote[0]>>4 == 4 {
+	return complaint{typ: unreachable6, code: c.v6}.packet(quote)
+}
+
+// tooBig tells the twin's kernel the MTU of the path, as the router at its
+// narrowest place would.
+func (l *lane) tooBig(quote []byte, mtu int) {
+	if len(quote) > 0 && quote[0]>>4 == 4 {
+		l.complain(quote, complaint{typ: unreachable4, code: fragmentationNeeded, word: uint32(mtu)})
+		return
+	}
+	l.complain(quote, complaint{typ: packetTooBig, word: uint32(mtu)})
+}
+
+// complain sends an ICMP error about a packet.
+func (l *lane) complain(quote []byte, c complaint) {
+	if b := c.packet(quote); b != nil {
+		l.writeIP(b)
+	}
+}
+
+// packet is the message; nil when the quote is no packet. Linux looks for a socket
+// by the ports in it and believes the message only if a TCP sequence number is one
+// it sent.
+func (c complaint) packet(quote []byte) []byte {
+	var src, dst netip.Addr
+	switch {
+	case len(quote) >= header.IPv4MinimumSize && quote[0]>>4 == 4:
 		q := header.IPv4(quote)
-		b := make([]byte, header.IPv4MinimumSize+icmp+len(quote))
-		ip := header.IPv4(b)
-		ip.Encode(&header.IPv4Fields{
-			TotalLength: uint16(len(b)), TTL: 64, Protocol: uint8(header.ICMPv4ProtocolNumber),
-			SrcAddr: q.DestinationAddress(), DstAddr: q.SourceAddress(),
-		})
-		ip.SetChecksum(^ip.CalculateChecksum())
-		m := b[header.IPv4MinimumSize:]
-		m[0], m[1] = 3, c.v4
-		copy(m[icmp:], quote)
-		binary.BigEndian.PutUint16(m[2:], ^checksum.Checksum(m, 0))
-		return b
-	}
-	if len(quote) < header.IPv6MinimumSize {
+		src, dst = addr(q.DestinationAddress()), addr(q.SourceAddress())
+	case len(quote) >= header.IPv6MinimumSize && quote[0]>>4 == 6:
+		q := header.IPv6(quote)
+		src, dst = addr(q.DestinationAddress()), addr(q.SourceAddress())
+	default:
 		return nil
 	}
-	q := header.IPv6(quote)
-	src, dst := q.DestinationAddress(), q.SourceAddress()
-	b := make([]byte, header.IPv6MinimumSize+icmp+len(quote))
-	header.IPv6(b).Encode(&header.IPv6Fields{
-		PayloadLength: uint16(icmp + len(quote)), TransportProtocol: header.ICMPv6ProtocolNumber, HopLimit: 64, SrcAddr: src, DstAddr: dst,
-	})
-	m := b[header.IPv6MinimumSize:]
-	m[0], m[1] = 1, c.v6
-	copy(m[icmp:], quote)
-	sum := header.ICMPv6Checksum(header.ICMPv6ChecksumParams{Header: header.ICMPv6(m), Src: src, Dst: dst})
-	binary.BigEndian.PutUint16(m[2:], sum)
-	return b
+	if c.from.IsValid() && c.from.BitLen() == src.BitLen() {
+		src = c.from
+	}
+	m := make([]byte, icmpHeader, icmpHeader+len(quote))
+	m[0], m[1] = c.typ, c.code
+	binary.BigEndian.PutUint32(m[4:], c.word)
+	return wrapICMP(src, dst, 64, 0, append(m, quote...))
 }
 
 // quoteUDP makes the head of a datagram of a flow, for the stack does not keep it.

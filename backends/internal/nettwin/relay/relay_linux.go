@@ -52,6 +52,8 @@ type Relay struct {
 	counts counters
 
 	streams, udpFlows atomic.Int64
+	echoes            echoes
+	pieces            pieces
 }
 
 // counters are the live form of [Counts].
@@ -150,6 +152,6 @@ func (r *Relay) Counts() Counts {
 	c := &r.counts
 	return Counts{
 		Flows: c.flows.Load(), Refused: c.refused.Load(), Unmirrored: c.unmirrored.Load(), Fenced: c.fenced.Load(),
-		Dropped: c.dropped.Load(), Open: uint64(r.streams.Load() + r.udpFlows.Load()), NextHops: uint64(r.hops.len()),
+		Dropped: c.dropped.Load(), Open: uint64(r.streams.Load() + r.udpFlows.Load() + int64(r.echoes.len())), NextHops: uint64(r.hops.len()),
 	}
 }

@@ -43,6 +43,7 @@ const (
 	bpfEqual = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 	bpfAtLst = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
 	bpfAnd   = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+	bpfMask  = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
 	bpfRet   = unix.BPF_RET | unix.BPF_K
 )
 
@@ -52,7 +53,12 @@ const (
 	dataNr   = 0
 	dataArch = 4
 	dataArg0 = 16
+	dataArg1 = 24
+	dataArg2 = 32
 )
+
+// sockTypeMask takes SOCK_NONBLOCK and SOCK_CLOEXEC away from a type of socket.
+const sockTypeMask = 0xf
 
 const (
 	allow = unix.SECCOMP_RET_ALLOW
@@ -79,22 +85,49 @@ func filter() []unix.SockFilter {
 	for _, nr := range denied {
 		p = append(p, jump(bpfEqual, nr, 0, 1), st(bpfRet, eperm))
 	}
-	return append(p,
-		// socket: the Internet only. The host's abstract sockets live in this
-		// network namespace, and netlink could change it.
-		jump(bpfEqual, unix.SYS_SOCKET, 0, 5),
+	// when is what decides a system call by its arguments: every way through it ends.
+	when := func(nr uint32, body ...unix.SockFilter) {
+		p = append(append(p, jump(bpfEqual, nr, 0, uint8(len(body)))), body...)
+	}
+	// The Internet only. The host's abstract sockets live in this network namespace,
+	// and netlink could change it. Streams and datagrams, and raw for ICMP alone: with
+	// CAP_NET_RAW a raw socket of another protocol forges packets of the host, and
+	// SOCK_PACKET is AF_PACKET under the name of AF_INET.
+	when(unix.SYS_SOCKET,
 		st(bpfLoad, dataArg0),
-		jump(bpfEqual, unix.AF_INET, 2, 0),
-		jump(bpfEqual, unix.AF_INET6, 1, 0),
+		jump(bpfEqual, unix.AF_INET, 1, 0),
+		jump(bpfEqual, unix.AF_INET6, 0, 9),
+		st(bpfLoad, dataArg1),
+		st(bpfMask, sockTypeMask),
+		jump(bpfEqual, unix.SOCK_STREAM, 5, 0),
+		jump(bpfEqual, unix.SOCK_DGRAM, 4, 0),
+		jump(bpfEqual, unix.SOCK_RAW, 0, 4),
+		st(bpfLoad, dataArg2),
+		jump(bpfEqual, unix.IPPROTO_ICMP, 1, 0),
+		jump(bpfEqual, unix.IPPROTO_ICMPV6, 0, 1),
+		st(bpfRet, allow),
+		st(bpfRet, eperm),
+	)
+	// No headers of its own making: they would say any protocol.
+	when(unix.SYS_SETSOCKOPT,
+		st(bpfLoad, dataArg1),
+		jump(bpfEqual, unix.SOL_IP, 0, 2),
+		st(bpfLoad, dataArg2),
+		jump(bpfEqual, unix.IP_HDRINCL, 3, 4),
+		jump(bpfEqual, unix.SOL_IPV6, 0, 3),
+		st(bpfLoad, dataArg2),
+		jump(bpfEqual, unix.IPV6_HDRINCL, 0, 1),
 		st(bpfRet, eperm),
 		st(bpfRet, allow),
-		// clone: threads only.
-		jump(bpfEqual, unix.SYS_CLONE, 0, 3),
+	)
+	// Threads only.
+	when(unix.SYS_CLONE,
 		st(bpfLoad, dataArg0),
 		jump(bpfAnd, unix.CLONE_THREAD, 1, 0),
 		st(bpfRet, eperm),
 		st(bpfRet, allow),
 	)
+	return append(p, st(bpfRet, allow))
 }
 
 func denySyscalls() error {

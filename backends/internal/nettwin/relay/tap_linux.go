@@ -141,8 +141,12 @@ func (r *reader) frame(n int) {
 	case etherARP:
 		r.relay.arp(r.itf, from, head)
 	case etherIPv4, etherIPv6:
-		if typ == etherIPv6 && r.relay.solicited(r.itf, from, head) || to[0]&1 == 1 {
-			return // multicast and broadcast go nowhere
+		if typ == etherIPv6 && r.relay.solicited(r.itf, from, head) {
+			return
+		}
+		if to[0]&1 == 1 {
+			r.relay.toGroup(typ, head)
+			return
 		}
 		h := r.relay.hops.find(r.itf, to)
 		if to == from { // a link that does not ask (NOARP) sends to its own MAC
@@ -164,13 +168,34 @@ func (r *reader) bare(head []byte, n int) {
 
 // pass gives a packet to the lane of its next hop.
 func (r *reader) pass(h *hop, typ uint16, head []byte, n int) {
-	if h == nil || !carried(typ, head) {
+	if h == nil {
 		r.relay.counts.dropped.Add(1)
 		return
 	}
-	if l := r.relay.laneOf(r.relay.hops.toward(h, typ, head)); l != nil {
-		l.deliver(typ, r.take(n))
+	proto, dst, ok := protocolOf(typ, head)
+	switch {
+	case !ok:
+		r.relay.counts.dropped.Add(1)
+	case proto == unix.IPPROTO_TCP, proto == unix.IPPROTO_UDP:
+		if l := r.relay.laneOf(r.relay.hops.toward(h, typ, head)); l != nil {
+			l.deliver(typ, r.take(n))
+		}
+	case proto == unix.IPPROTO_ICMP && dst.Is4(), proto == unix.IPPROTO_ICMPV6 && dst.Is6():
+		if l := r.relay.laneOf(r.relay.hops.toward(h, typ, head)); l != nil {
+			l.icmp(r.bytes(n))
+		}
+	default:
+		r.relay.strange(proto, dst, nil)
 	}
+}
+
+// bytes copies the n bytes of the current frame.
+func (r *reader) bytes(n int) []byte {
+	b := make([]byte, 0, n)
+	for _, v := range r.views {
+		b = append(b, v.AsSlice()[:min(v.Size(), n-len(b))]...)
+	}
+	return b
 }
 
 // take gives away the buffers that hold the n bytes of the current frame.
@@ -186,25 +211,6 @@ func (r *reader) take(n int) buffer.Buffer {
 		b.Append(v)
 	}
 	return b
-}
-
-// carried reports whether a packet is one of those that the relay carries: TCP
-// and UDP, whole or in fragments. Everything else stops here, before the stack:
-// on a promiscuous interface the stack would answer an echo request for any
-// address in the world by itself.
-func carried(typ uint16, p []byte) bool {
-	switch {
-	case typ == etherIPv4 && len(p) >= 20 && p[0]>>4 == 4:
-		return streams(p[9])
-	case typ == etherIPv6 && len(p) >= 40 && p[0]>>4 == 6:
-		const fragment = 44
-		return streams(p[6]) || p[6] == fragment && len(p) >= 48 && streams(p[40])
-	}
-	return false
-}
-
-func streams(protocol byte) bool {
-	return protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_UDP
 }
 
 // gone reports an error that means the TAP was removed by the inside.
