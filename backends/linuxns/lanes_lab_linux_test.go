@@ -73,6 +73,7 @@ func uplinks(t *testing.T) {
 	if err := unix.Setns(int(host.NS().Fd()), unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
+	until(t, "the links are up", func() bool { return up(network(t)) })
 	run(t, "sh", "-ec", "nft add table inet closed; nft add chain inet closed forward '{ type filter hook forward priority 0; policy drop; }'")
 }
 
@@ -133,4 +134,13 @@ func network(t *testing.T) string {
 		}
 	}
 	return b.String()
+}
+
+// up reports whether a dump shows both links as they will stay: the kernel adds
+// flags, link-local addresses and local routes when a carrier comes.
+func up(dump string) bool {
+	local := func(dst string) bool { return strings.Contains(dump, " dst="+dst+"\n") }
+	return strings.Count(dump, "multicast|running") == 2 && strings.Count(dump, " dst=fe80::\n") == 2 &&
+		strings.Count(dump, " dst=ff00::\n") == 2 && local("2001:db8:1::2") && local("2001:db8:2::2") &&
+		strings.Count(dump, " dst=fe80::") == 4
 }

@@ -45,7 +45,21 @@ func newWaysWorld(t *testing.T) *waysWorld {
 	if err := w.wire(); err != nil {
 		t.Fatal(err)
 	}
+	for end := time.Now().Add(20 * time.Second); !up(w.network()); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the links do not come up:\n%s", w.network())
+		}
+	}
 	return w
+}
+
+// up reports whether a dump shows both links as they will stay: the kernel adds
+// flags, link-local addresses and local routes when a carrier comes.
+func up(dump string) bool {
+	local := func(dst string) bool { return strings.Contains(dump, " dst="+dst+"\n") }
+	return strings.Count(dump, "multicast|running") == 2 && strings.Count(dump, " dst=fe80::\n") == 2 &&
+		strings.Count(dump, " dst=ff00::\n") == 2 && local("2001:db8:1::2") && local("2001:db8:2::2") &&
+		strings.Count(dump, " dst=fe80::") == 4
 }
 
 // gateway n has number 10+n on its link: even ones are on eth0, odd ones on eth1.
