@@ -41,11 +41,9 @@ func (l *loopback) captures() []nft.Capture {
 			}
 		}
 	}
-	for six, diverts := range map[bool]bool{false: l.diverts[0], true: l.diverts[1]} {
-		if diverts {
-			cs = l.capture(cs, nft.Diverted, unix.IPPROTO_TCP, unspecified(six), 0)
-			cs = l.capture(cs, nft.Diverted, unix.IPPROTO_UDP, unspecified(six), 0)
-		}
+	for _, six := range []bool{false, true} { // without sockets for them, nothing
+		cs = l.capture(cs, nft.Diverted, unix.IPPROTO_TCP, unspecified(six), 0)
+		cs = l.capture(cs, nft.Diverted, unix.IPPROTO_UDP, unspecified(six), 0)
 	}
 	slices.SortFunc(cs, order)
 	return slices.Compact(cs)

@@ -53,7 +53,7 @@ func dockerRules(t *testing.T, n *netlab.Node, tool string) {
 // TestDockerResolver mirrors a host that is a container: its name server is an
 // address of loopback where nat leads to a port that dockerd chose.
 func TestDockerResolver(t *testing.T) {
-	for _, tool := range []string{"nft", "iptables-nft"} {
+	for _, tool := range []string{"nft", "iptables-nft", "iptables-legacy"} {
 		t.Run(tool, func(t *testing.T) {
 			l := newLab(t, nstest.NFT)
 			dockerRules(t, l.host, tool)
@@ -61,7 +61,7 @@ func TestDockerResolver(t *testing.T) {
 			greet(t, l.host, "127.0.0.11:39559", "docker")
 			conf := t.TempDir() + "/resolv.conf"
 			must(t, os.WriteFile(conf, []byte("nameserver 127.0.0.11\noptions ndots:0\n"), 0o600))
-			l.mirror(t, Options{ResolvConf: conf, Ways: natTeller(t, l.host)})
+			l.mirror(t, Options{ResolvConf: conf, Ways: newNATTeller(t, l.host)})
 			for range 3 {
 				if got, err := l.datagram("127.0.0.11:53", "q"); got != "docker q" || err != nil {
 					t.Errorf("udp: got %q, %v", got, err)
@@ -87,7 +87,7 @@ func TestDockerResolverWithoutItsRules(t *testing.T) {
 	greet(t, l.host, "127.0.0.11:39559", "docker")
 	conf := t.TempDir() + "/resolv.conf"
 	must(t, os.WriteFile(conf, []byte("nameserver 127.0.0.11\n"), 0o600))
-	l.mirror(t, Options{ResolvConf: conf, Ways: natTeller(t, l.host)})
+	l.mirror(t, Options{ResolvConf: conf, Ways: newNATTeller(t, l.host)})
 	load(t, l.inside, "flush ruleset")
 	if got, err := l.datagram("127.0.0.11:53", "q"); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("udp: got %q, %v; want connection refused", got, err)

@@ -37,10 +37,11 @@ type gate struct {
 // gates are the transparent sockets in the twin, held by the relay.
 type gates map[gate]netip.AddrPort
 
-// open makes the sockets and hands them over.
-func (g gates) open(twin int, to *relay.Process) error {
+// open makes the sockets and hands them over; those for diverted packets only in
+// the families in which the host diverts any.
+func (g gates) open(twin int, to *relay.Process, diverts [2]bool) error {
 	for _, six := range []bool{false, true} {
-		err := g.openFamily(twin, to, six)
+		err := g.openFamily(twin, to, six, six && diverts[1] || !six && diverts[0])
 		if six && errors.Is(err, unix.EAFNOSUPPORT) {
 			return nil // a kernel without IPv6
 		}
@@ -51,7 +52,7 @@ func (g gates) open(twin int, to *relay.Process) error {
 	return nil
 }
 
-func (g gates) openFamily(twin int, to *relay.Process, six bool) error {
+func (g gates) openFamily(twin int, to *relay.Process, six, diverts bool) error {
 	at := gateV4
 	if six {
 		at = gateV6
@@ -61,6 +62,9 @@ func (g gates) openFamily(twin int, to *relay.Process, six bool) error {
 		nft.Translated: {relay.TranslatedStreams, relay.TranslatedDatagrams},
 		nft.Diverted:   {relay.DivertedStreams, relay.DivertedDatagrams},
 	} {
+		if flows == nft.Diverted && !diverts {
+			continue
+		}
 		for proto, kind := range map[uint8]relay.LoopKind{unix.IPPROTO_TCP: names.tcp, unix.IPPROTO_UDP: names.udp} {
 			k := gate{flows, proto, six}
 			f, port, err := k.listen(twin, at)

@@ -92,7 +92,7 @@ func (l *loopback) open(twin, host int) (err error) {
 	if l.answers, err = openAnswers(l.relay, twin, host); err != nil {
 		return err
 	}
-	return l.gates.open(twin, l.relay)
+	return l.gates.open(twin, l.relay, l.diverts)
 }
 
 func (l *loopback) watch() {

@@ -45,6 +45,11 @@ func transparentProxy(t *testing.T, n *netlab.Node, addr, word string, original 
 	t.Helper()
 	ln, err := n.Listen("tcp", addr)
 	must(t, err)
+	serveProxy(t, n, ln, word, original)
+	return ln
+}
+
+func serveProxy(t *testing.T, n *netlab.Node, ln net.Listener, word string, original func(*net.TCPConn) (netip.AddrPort, error)) {
 	t.Cleanup(func() { ln.Close() })
 	go func() {
 		for {
@@ -69,7 +74,6 @@ func transparentProxy(t *testing.T, n *netlab.Node, addr, word string, original 
 			}()
 		}
 	}()
-	return ln
 }
 
 // byNAT asks the kernel as a proxy does that gets its streams by REDIRECT or DNAT
@@ -129,21 +133,32 @@ func load(t *testing.T, n *netlab.Node, ruleset string) {
 }
 
 // natTeller is a keeper that makes no ways and says what the host's nat does.
-func natTeller(t *testing.T, host *netlab.Node) way.Keeper {
+type natTeller struct{ c *conntrack.Conn }
+
+func newNATTeller(t *testing.T, host *netlab.Node) way.Keeper {
 	t.Helper()
 	c, err := conntrack.Dial(int(host.NS().Fd()))
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	k := newTestKeeper(t, host)
-	k.translated = func(f way.Flow) (netip.AddrPort, error) {
-		to, err := c.Translated(f.Proto, f.Src, f.Dst)
-		if err != nil || to == f.Dst {
-			return netip.AddrPort{}, nil
-		}
-		return to, nil
-	}
-	return k
+	return natTeller{c}
 }
+
+func (natTeller) Lane(way.Lane) (uint32, error) {
+	return 0, &way.Limit{Kind: way.Route, Subject: "lane", Reason: "this host goes no other way"}
+}
+
+func (natTeller) Admit(way.Flow) error { return nil }
+func (natTeller) Release(way.Flow)     {}
+
+func (k natTeller) Translated(f way.Flow) (netip.AddrPort, error) {
+	to, err := k.c.Translated(f.Proto, f.Src, f.Dst)
+	if err != nil || to == f.Dst {
+		return netip.AddrPort{}, nil
+	}
+	return to, nil
+}
+
+var _ way.Keeper = natTeller{}
 
 // wantLimit expects that exactly one limit of a kind was met since the mark, and
 // returns the next mark.

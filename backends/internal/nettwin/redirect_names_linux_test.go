@@ -17,7 +17,7 @@ func TestRedirectedNames(t *testing.T) {
 	says(t, l.host, "127.0.0.1:1053", "proxy")
 	says(t, l.host, "[::1]:1053", "proxy")
 	says(t, l.server, ":53", "server")
-	l.mirror(t, Options{Ways: natTeller(t, l.host)})
+	l.mirror(t, Options{Ways: newNATTeller(t, l.host)})
 	for _, addr := range []string{"8.8.8.8:53", "203.0.113.80:53", "[2001:db8:80::80]:53"} {
 		if got, err := l.datagram(addr, "q"); got != "proxy q" || err != nil {
 			t.Errorf("%s: got %q, %v; want the proxy's answer", addr, got, err)
@@ -38,7 +38,7 @@ func TestRedirectedResolver(t *testing.T) {
 	l := newLab(t, nstest.NFT, nstest.Tool("nft"))
 	says(t, l.host, "127.0.0.53:53", "stub")
 	says(t, l.host, "127.0.0.1:5399", "another service")
-	l.mirror(t, Options{Resolvers: []netip.Addr{}, Ways: natTeller(t, l.host)})
+	l.mirror(t, Options{Resolvers: []netip.Addr{}, Ways: newNATTeller(t, l.host)})
 	if got, err := l.datagram("127.0.0.53:53", "q"); got != "stub q" || err != nil {
 		t.Fatalf("before: got %q, %v", got, err)
 	}

@@ -58,7 +58,7 @@ func TestTransparentProxy(t *testing.T) {
 			l := redirectLab(t, "list ruleset")
 			c.rules(t, l.host)
 			transparentProxy(t, l.host, c.listen, "proxied", byNAT)
-			l.mirror(t, Options{Ways: natTeller(t, l.host)})
+			l.mirror(t, Options{Ways: newNATTeller(t, l.host)})
 			for _, addr := range c.addrs {
 				if got, err := l.fetch(addr); got != "proxied "+addr || err != nil {
 					t.Errorf("%s: got %q, %v; want it proxied", addr, got, err)
@@ -77,7 +77,7 @@ func TestTransparentProxy(t *testing.T) {
 func TestTransparentProxyIsDown(t *testing.T) {
 	l := redirectLab(t, redirectAll)
 	ln := transparentProxy(t, l.host, "127.0.0.1:12345", "proxied", byNAT)
-	l.mirror(t, Options{Ways: natTeller(t, l.host)})
+	l.mirror(t, Options{Ways: newNATTeller(t, l.host)})
 	if got, err := l.fetch("203.0.113.80:443"); got != "proxied 203.0.113.80:443" || err != nil {
 		t.Fatalf("before: got %q, %v", got, err)
 	}
@@ -94,7 +94,7 @@ func TestTransparentProxyIsDown(t *testing.T) {
 func TestTransparentProxyInside(t *testing.T) {
 	l := redirectLab(t, redirectAll)
 	transparentProxy(t, l.host, "127.0.0.1:12345", "proxied", byNAT)
-	l.mirror(t, Options{Ways: natTeller(t, l.host)})
+	l.mirror(t, Options{Ways: newNATTeller(t, l.host)})
 	if got, err := l.fetch("203.0.113.80:443"); got != "proxied 203.0.113.80:443" || err != nil {
 		t.Fatalf("before: got %q, %v", got, err)
 	}
@@ -124,7 +124,7 @@ func TestTranslationsThatDiffer(t *testing.T) {
 			greet(t, l.server, ":8443", "server\n")
 			transparentProxy(t, l.host, "127.0.0.1:12345", "proxied", byNAT)
 			greet(t, l.host, "127.0.0.1:12346", "another service\n")
-			l.mirror(t, Options{Ways: natTeller(t, l.host)})
+			l.mirror(t, Options{Ways: newNATTeller(t, l.host)})
 			load(t, l.inside, c.change)
 			if got, err := l.fetchAs(c.uid, c.addr); err == nil || got != "" {
 				t.Errorf("got %q, %v; want nothing", got, err)

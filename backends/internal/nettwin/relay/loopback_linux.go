@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,7 @@ const (
 type loopback struct {
 	raw       [2]*os.File // by "is IPv6"
 	questions *questions
+	diverts   atomic.Bool // the host routes some foreign destinations to itself
 }
 
 // serveLoopback takes over one socket of the twin's loopback. Raw sockets and the
@@ -40,6 +42,9 @@ type loopback struct {
 func (r *Relay) serveLoopback(l Listen, f *os.File) error {
 	switch kind := LoopKind(l.Network); kind {
 	case LoopStreams, TranslatedStreams, DivertedStreams:
+		if kind == DivertedStreams {
+			r.loop.diverts.Store(true)
+		}
 		return r.serveStreams(f, kind)
 	case LoopDatagrams, TranslatedDatagrams, DivertedDatagrams:
 		return r.serveDatagrams(f, kind)
@@ -126,6 +131,24 @@ func (r *Relay) confirm(p passage, src netip.AddrPort) error {
 		return p.limit(fmt.Sprintf("the host's nat sends it to %s, the twin's leaves it", a.To))
 	}
 	return p.limit(fmt.Sprintf("the twin's nat sends it to %s, the host's to %s", p.at, a.To))
+}
+
+// divertedByHost is asked about a stream that left the twin by a lane and was
+// dialled. A local proxy of the host's that took it would answer for a candidate
+// that no longer diverts.
+func (r *Relay) divertedByHost(f way.Flow) *way.Limit {
+	if !r.loop.diverts.Load() || f.Proto != unix.IPPROTO_TCP {
+		return nil
+	}
+	p := passage{to: f.Dst}
+	a, err := r.loop.questions.ask(LoopQuestion{What: LoopPeer, Proto: f.Proto, Src: f.Src, Dst: f.Dst})
+	if err != nil {
+		return p.limit("the host's treatment of it cannot be seen: " + err.Error())
+	}
+	if a.There {
+		return p.limit("the host routes it to a local proxy, the twin does not")
+	}
+	return nil
 }
 
 func (p passage) limit(reason string) *way.Limit {

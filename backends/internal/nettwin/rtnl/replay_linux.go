@@ -57,14 +57,21 @@ func Address(msg []byte, m IndexMap) ([]byte, bool) {
 	return AppendUint32(out, unix.IFA_FLAGS, flags), ok
 }
 
-// Local reports a route that the kernel makes by itself from an address:
-// table local, broadcast, multicast, anycast, and cache entries.
+// Local reports a route that the kernel makes by itself: from an address (table
+// local, broadcast, multicast, anycast), and cache entries. Such a route that
+// somebody else made, like "local default dev lo table 100" for a proxy that gets
+// its streams by TPROXY, is one like any other. (Kernels before 4.16 wrote no
+// protocol into those of IPv6 that they made.)
 func Local(msg []byte) bool {
-	switch msg[7] {
-	case unix.RTN_LOCAL, unix.RTN_BROADCAST, unix.RTN_ANYCAST, unix.RTN_MULTICAST:
+	if binary.NativeEndian.Uint32(msg[8:])&unix.RTM_F_CLONED != 0 {
 		return true
 	}
-	return msg[4] == unix.RT_TABLE_LOCAL || binary.NativeEndian.Uint32(msg[8:])&unix.RTM_F_CLONED != 0
+	made := msg[5] == unix.RTPROT_KERNEL || msg[5] == unix.RTPROT_UNSPEC
+	switch msg[7] {
+	case unix.RTN_LOCAL, unix.RTN_BROADCAST, unix.RTN_ANYCAST, unix.RTN_MULTICAST:
+		return made
+	}
+	return made && msg[4] == unix.RT_TABLE_LOCAL
 }
 
 // rtaNexthopID is RTA_NH_ID, which x/sys lacks.
