@@ -2,12 +2,15 @@ package nettwin
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // say sends a word and expects it back.
@@ -73,13 +76,12 @@ func TestStreamOutlivesRoutes(t *testing.T) {
 	eventually(t, "all streams have ended", func() bool { return l.counts(t).Open == 0 })
 }
 
-// TestThousandOnAWay opens a thousand streams at once on a way of the twin's own,
-// each of which needs its own permission to be answered.
+// TestThousandOnAWay opens a thousand streams at once on a way of the twin's own.
 func TestThousandOnAWay(t *testing.T) {
 	l := newWaysLab(t)
 	echo(t, l.server, "tcp", ":82")
 	l.mirror(t, Options{Ways: l.keeper})
-	l.run(t, "ip route replace default via 198.51.100.1")
+	l.run(t, "ip route replace default via 192.0.2.254")
 	const n = 1000
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -98,7 +100,10 @@ func TestThousandOnAWay(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("%d streams in %v, %d flows let in", len(open), time.Since(began), l.keeper.open())
+	t.Logf("%d streams in %v", len(open), time.Since(began))
+	if lanes, flows := l.keeper.lanes(), l.keeper.open(); lanes != 1 || flows != len(open) {
+		t.Errorf("%d lanes, %d flows; want 1, %d", lanes, flows, len(open))
+	}
 	for _, c := range open {
 		if err := say(c, bufio.NewReader(c), "x"); err == nil { // the address comes first
 			t.Error("the server did not say whom it saw")
@@ -108,8 +113,64 @@ func TestThousandOnAWay(t *testing.T) {
 	if ls := l.limits(t); len(ls) != 0 {
 		t.Errorf("limits: %v", ls)
 	}
-	must(t, l.twin.Close())
-	if k := l.keeper.open(); k != 0 {
-		t.Errorf("%d flows are let in after the twin's end", k)
+	eventually(t, "the host holds nothing for streams that ended", func() bool { return l.keeper.open() == 0 })
+}
+
+// TestRelayDiesOnAWay kills the relay while the host lets answers in for it.
+func TestRelayDiesOnAWay(t *testing.T) {
+	l := newWaysLab(t)
+	echo(t, l.server, "tcp", ":82")
+	l.mirror(t, Options{Ways: l.keeper})
+	l.run(t, "ip route replace default via 198.51.100.1")
+	c, err := l.inside.Dial(within(t, 5*time.Second), "tcp", servers[0]+":82")
+	must(t, err)
+	defer c.Close()
+	if n := l.keeper.open(); n != 1 {
+		t.Fatalf("%d flows are let in, want 1", n)
 	}
+	must(t, unix.Kill(l.twin.Status().Relay, unix.SIGKILL))
+	eventually(t, "the host holds nothing for a dead relay", func() bool { return l.keeper.open() == 0 })
+}
+
+// TestLastWords ends streams on a way whose answers have to be let in: what is on
+// its way to a slow reader arrives in full, and a reset arrives as one.
+func TestLastWords(t *testing.T) {
+	l := newWaysLab(t)
+	l.mirror(t, Options{Ways: l.keeper})
+	l.run(t, "ip route replace default via 198.51.100.1")
+	ln, err := l.server.Listen("tcp", "203.0.113.80:83")
+	must(t, err)
+	defer ln.Close()
+	const size = 8 << 20
+	c, err := l.inside.Dial(within(t, 5*time.Second), "tcp", servers[0]+":83")
+	must(t, err)
+	s, err := ln.Accept()
+	must(t, err)
+	defer s.Close()
+	must(t, s.(*net.TCPConn).CloseWrite())
+	written := make(chan error, 1)
+	go func() {
+		_, err := c.Write(make([]byte, size))
+		written <- errors.Join(err, c.Close())
+	}()
+	must(t, s.SetDeadline(time.Now().Add(20*time.Second)))
+	n, err := io.Copy(io.Discard, s)
+	if n != size || err != nil {
+		t.Errorf("the server got %d bytes, %v; want %d", n, err, size)
+	}
+	must(t, <-written)
+
+	c, err = l.inside.Dial(within(t, 5*time.Second), "tcp", servers[0]+":83")
+	must(t, err)
+	if s, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	must(t, c.(*net.TCPConn).SetLinger(0))
+	must(t, c.Close())
+	must(t, s.SetDeadline(time.Now().Add(5*time.Second)))
+	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("the server got %v, want a reset", err)
+	}
+	eventually(t, "the host holds nothing for streams that ended", func() bool { return l.keeper.open() == 0 })
 }

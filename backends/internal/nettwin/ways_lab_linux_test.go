@@ -2,17 +2,16 @@ package nettwin
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"sync"
 	"syscall"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
@@ -93,137 +92,70 @@ func (l *testLab) limits(t testing.TB) []way.Limit {
 	return ls
 }
 
-// testKeeper makes lanes on a lab's host in the plainest way: a rule by mark, a
-// table with one route.
+// testKeeper is a keeper that counts.
 type testKeeper struct {
-	h *netlink.Handle
-
+	way.Keeper
 	mu       sync.Mutex
-	tables   map[way.Lane]int
 	admitted map[way.Flow]bool
-	most     int // admitted at once
-	// translated is what the host's nat is said to do.
+	asked    map[way.Lane]bool
+	// translated is what the host's nat is said to do, when it is set.
 	translated func(way.Flow) (netip.AddrPort, error)
-	// refuse is the answer to every lane when it is set.
-	refuse *way.Limit
 }
 
-const (
-	keeperTable = 5000
-	keeperMark  = 0x5b000000
-	keeperPref  = 5100
-)
-
+// newTestKeeper watches lanes on a host. What they made there goes with the test, or
+// with close.
 func newTestKeeper(t testing.TB, host *netlab.Node) *testKeeper {
 	t.Helper()
-	k := &testKeeper{tables: map[way.Lane]int{}, admitted: map[way.Flow]bool{}}
-	must(t, host.Do(func() (err error) {
-		k.h, err = netlink.NewHandle(unix.NETLINK_ROUTE)
-		return err
-	}))
-	t.Cleanup(k.h.Close)
-	return k
+	k, err := lanes.Open(host.NS(), lanes.Options{})
+	must(t, err)
+	t.Cleanup(func() { must(t, k.Close()) })
+	return &testKeeper{Keeper: k, admitted: map[way.Flow]bool{}, asked: map[way.Lane]bool{}}
 }
 
-func (k *testKeeper) Lane(l way.Lane) (uint32, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.refuse != nil {
-		return 0, k.refuse
-	}
-	if n := k.tables[l]; n != 0 {
-		return keeperMark | uint32(n), nil
-	}
-	n := len(k.tables) + 1
-	af, every := unix.AF_INET, &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
-	if l.Six {
-		af, every = unix.AF_INET6, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
-	}
-	route := &netlink.Route{LinkIndex: l.Index, Table: keeperTable + n, Dst: every, Protocol: 91}
-	switch {
-	case l.NextHop.Is6() && !l.Six:
-		route.Via, route.Flags = &netlink.Via{AddrFamily: unix.AF_INET6, Addr: l.NextHop.AsSlice()}, int(netlink.FLAG_ONLINK)
-	case l.NextHop.IsValid():
-		route.Gw, route.Flags = l.NextHop.AsSlice(), int(netlink.FLAG_ONLINK)
-	default:
-		route.Scope = netlink.SCOPE_LINK
-	}
-	rule := netlink.NewRule()
-	rule.Family, rule.Priority, rule.Mark, rule.Table = af, keeperPref, keeperMark|uint32(n), keeperTable+n
-	if err := errors.Join(k.h.RouteReplace(route), k.h.RuleAdd(rule)); err != nil {
-		return 0, fmt.Errorf("make lane %v: %w", l, err)
-	}
-	k.tables[l] = n
-	return keeperMark | uint32(n), nil
+func (s *testKeeper) Lane(l way.Lane) (uint32, error) {
+	s.mu.Lock()
+	s.asked[l] = true
+	s.mu.Unlock()
+	return s.Keeper.Lane(l)
 }
 
-func (k *testKeeper) Admit(f way.Flow) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.admitted[f] = true
-	k.most = max(k.most, len(k.admitted))
-	if f.Lane.Six {
-		return nil
+func (s *testKeeper) Admit(f way.Flow) error {
+	err := s.Keeper.Admit(f)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.admitted[f] = true
 	}
-	return k.h.RuleAdd(k.rule(f))
+	return err
 }
 
-func (k *testKeeper) Release(f way.Flow) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.admitted, f)
-	if !f.Lane.Six {
-		_ = k.h.RuleDel(k.rule(f)) // what is left, the test sees
-	}
+func (s *testKeeper) Release(f way.Flow) {
+	s.Keeper.Release(f)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.admitted, f)
 }
 
-func (k *testKeeper) rule(f way.Flow) *netlink.Rule {
-	r := netlink.NewRule()
-	one := func(a netip.Addr) *net.IPNet {
-		return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
+func (s *testKeeper) Translated(f way.Flow) (netip.AddrPort, error) {
+	if s.translated != nil {
+		return s.translated(f)
 	}
-	// The answer's source is the flow's destination.
-	r.Family, r.Priority, r.Table = unix.AF_INET, keeperPref, keeperTable+k.tables[f.Lane]
-	r.Src, r.Dst, r.IPProto = one(f.Src.Addr()), one(f.Dst.Addr()), int(f.Proto)
-	r.Sport, r.Dport = netlink.NewRulePortRange(f.Src.Port(), f.Src.Port()), netlink.NewRulePortRange(f.Dst.Port(), f.Dst.Port())
-	return r
-}
-
-func (k *testKeeper) Translated(f way.Flow) (netip.AddrPort, error) {
-	if k.translated == nil {
-		return netip.AddrPort{}, nil
-	}
-	return k.translated(f)
+	return s.Keeper.Translated(f)
 }
 
 // open counts the flows that are let in.
-func (k *testKeeper) open() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.admitted)
+func (s *testKeeper) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.admitted)
 }
 
-var _ way.Keeper = (*testKeeper)(nil)
-
-// remove takes every lane away.
-func (k *testKeeper) remove() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var errs []error
-	for l, n := range k.tables {
-		af := unix.AF_INET
-		if l.Six {
-			af = unix.AF_INET6
-		}
-		rule := netlink.NewRule()
-		rule.Family, rule.Priority, rule.Mark, rule.Table = af, keeperPref, keeperMark|uint32(n), keeperTable+n
-		errs = append(errs, k.h.RuleDel(rule))
-		routes, err := k.h.RouteListFiltered(af, &netlink.Route{Table: keeperTable + n}, netlink.RT_FILTER_TABLE)
-		errs = append(errs, err)
-		for _, r := range routes {
-			errs = append(errs, k.h.RouteDel(&r))
-		}
-	}
-	clear(k.tables)
-	return errors.Join(errs...)
+// lanes counts those that were asked for.
+func (s *testKeeper) lanes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
 }
+
+// close removes everything from the host.
+func (s *testKeeper) close() error { return s.Keeper.(*lanes.Lanes).Close() }

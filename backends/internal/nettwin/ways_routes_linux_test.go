@@ -99,7 +99,7 @@ func TestWays(t *testing.T) {
 			}
 		})
 	}
-	must(t, l.keeper.remove())
+	must(t, l.keeper.close())
 	if got := dump(t, int(l.host.NS().Fd())); got != host {
 		t.Errorf("the host is\n%s\nbefore it was\n%s", got, host)
 	}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,6 @@ type keep struct {
 
 	mu    sync.Mutex
 	links map[int]bool // interfaces of the host that the relay was given
-	lanes map[way.Lane]bool
 
 	flowMu sync.Mutex             // held while a flow is let in or taken back: the order counts
 	flows  map[way.Flow]*admitted // by everything but the lane
@@ -39,7 +39,7 @@ type admitted struct {
 func newKeep(c *net.UnixConn, ways way.Keeper) *keep {
 	k := &keep{
 		conn: c, ways: ways, done: make(chan struct{}),
-		links: map[int]bool{}, lanes: map[way.Lane]bool{}, flows: map[way.Flow]*admitted{},
+		links: map[int]bool{}, flows: map[way.Flow]*admitted{},
 	}
 	go k.serve()
 	return k
@@ -147,7 +147,7 @@ func (k *keep) answer(q ask, fd int) told {
 	case q.Release != nil:
 		k.release(*q.Release)
 	case q.Translated != nil:
-		if err = k.sane(*q.Translated); err == nil {
+		if err = sane(*q.Translated); err == nil {
 			a.To, err = k.ways.Translated(*q.Translated)
 		}
 	default:
@@ -162,23 +162,26 @@ func (k *keep) answer(q ask, fd int) told {
 	return a
 }
 
-// lane has a lane made, if it is one that a twin can have.
+// lane has a lane made, if it is one that this twin can have. How many there are
+// is for the keeper to bound.
 func (k *keep) lane(l way.Lane) (uint32, error) {
+	if err := k.possible(l); err != nil {
+		return 0, err
+	}
+	return k.ways.Lane(l)
+}
+
+// possible reports what makes a lane none that this twin can have.
+func (k *keep) possible(l way.Lane) error {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	switch {
 	case !k.links[l.Index]:
-		k.mu.Unlock()
-		return 0, &way.Limit{Kind: way.Link, Reason: "it is no interface of this twin"}
+		return &way.Limit{Kind: way.Link, Reason: "it is no interface of this twin"}
 	case !nextHop(l):
-		k.mu.Unlock()
-		return 0, &way.Limit{Kind: way.Route, Reason: "it cannot be a next hop"}
-	case !k.lanes[l] && len(k.lanes) >= maxWays:
-		k.mu.Unlock()
-		return 0, &way.Limit{Kind: way.Load, Reason: fmt.Sprintf("a twin has at most %d ways of its own", maxWays)}
+		return &way.Limit{Kind: way.Route, Reason: "it cannot be a next hop"}
 	}
-	k.lanes[l] = true
-	k.mu.Unlock()
-	return k.ways.Lane(l)
+	return nil
 }
 
 // nextHop reports whether an address can be the gateway of a lane. An IPv4 route
@@ -192,11 +195,11 @@ func nextHop(l way.Lane) bool {
 }
 
 // sane reports what makes a flow none that a twin can have.
-func (k *keep) sane(f way.Flow) error {
+func sane(f way.Flow) error {
 	src, dst := f.Src.Addr(), f.Dst.Addr()
 	ok := src.IsValid() && dst.IsValid() && src.Zone() == "" && dst.Zone() == "" &&
 		!src.IsUnspecified() && !dst.IsUnspecified() && !src.Is4In6() && !dst.Is4In6() &&
-		src.Is6() == f.Lane.Six && dst.Is6() == f.Lane.Six && nextHop(f.Lane)
+		src.Is6() == f.Lane.Six && dst.Is6() == f.Lane.Six
 	switch f.Proto {
 	case unix.IPPROTO_TCP, unix.IPPROTO_UDP:
 		ok = ok && f.Src.Port() != 0 && f.Dst.Port() != 0
@@ -214,13 +217,7 @@ func (k *keep) sane(f way.Flow) error {
 // admit lets a flow in if the socket that came with it is bound to its source:
 // the port is then the relay's own, and no packet of another process is let in.
 func (k *keep) admit(f way.Flow, fd int) error {
-	k.mu.Lock()
-	known := k.lanes[f.Lane]
-	k.mu.Unlock()
-	if !known {
-		return errors.New("the flow is on no lane that was asked for")
-	}
-	if err := errors.Join(k.sane(f), owns(fd, f)); err != nil {
+	if err := cmp.Or(k.possible(f.Lane), sane(f), owns(fd, f)); err != nil {
 		return err
 	}
 	key := f

@@ -163,10 +163,11 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	r.counts.flows.Add(1)
 	r.streams.Add(1)
 	r.moor(id, l)
+	held := w.hold(out)
 	go func() {
 		join(out, ep, &q)
 		r.unmoor(id, l)
-		w.retire()
+		w.retire(held)
 		r.streams.Add(-1)
 	}()
 }

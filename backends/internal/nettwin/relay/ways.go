@@ -14,12 +14,11 @@ const waysFD = 4
 // Bounds of that conversation. The side of the twin holds to them whatever the
 // relay does.
 const (
-	maxAsk      = 4 << 10 // bytes of a question or an answer
-	maxAsks     = 64      // questions open at once
-	maxWays     = 256     // lanes of one twin
-	maxAdmitted = 1024    // flows let in at once
-	asksBurst   = 4096    // questions before they are paced
-	asksRate    = 2048    // a second, when paced
+	maxAsk      = 4 << 10                  // bytes of a question or an answer
+	maxAsks     = 64                       // questions open at once
+	maxAdmitted = maxStreams + maxUDPFlows // flows at once on lanes
+	asksBurst   = 4096                     // questions before they are paced
+	asksRate    = 2048                     // a second, when paced
 )
 
 // ask is one question of the relay. Exactly one of the pointers is set.
