@@ -238,6 +238,9 @@ func (w *route) confirm(local netip.AddrPort) *refusal {
 		}
 	}
 	r := w.lane.relay
+	if lim := r.divertedByHost(w.flow); lim != nil {
+		return w.lane.blocked(*lim)
+	}
 	if !r.translates.Load() {
 		return nil
 	}
