@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
 // asked is a canary that prints by which link of the server it was answered.
@@ -272,4 +273,17 @@ func (e *env) relay() int {
 	}
 	e.t.Fatal("no relay")
 	return 0
+}
+
+// TestPingByEitherSocket: whatever the host's setting, what a view sends goes out.
+func TestPingByEitherSocket(t *testing.T) {
+	uplinks(t)
+	nstest.Require(t, nstest.Tool("ping"))
+	e := newEnv(t)
+	for _, setting := range []string{"1 0", "0 2147483647"} {
+		run(t, "sh", "-c", "echo "+setting+" >/proc/sys/net/ipv4/ping_group_range")
+		if got := e.canary(backends.InCandidate, shell("exec ping -c 1 -W 2 192.0.2.1")); !got.OK() {
+			t.Errorf("in a view with %s: %+v", setting, got)
+		}
+	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/netsandbox/netsandbox/backends"
 )
 
-// pingGroups looks whether the process that carries a twin's traffic may have
-// ICMP sockets. It has group 0 and no right to raw ones; the setting is for both
-// families (icmp(7)).
+// pingGroups says how echo requests of a view leave. The process that carries them
+// has group 0, and uses raw sockets where the host gives that group no ping sockets
+// (icmp(7); the setting is for both families).
 func pingGroups(*hostNet) (backends.Finding, error) {
 	s, err := sysctl("ipv4/ping_group_range")
 	if err != nil {
@@ -19,8 +19,7 @@ func pingGroups(*hostNet) (backends.Finding, error) {
 		return backends.Finding{}, fmt.Errorf("read ping_group_range %q: %w", s, err)
 	}
 	if low > 0 || high < low {
-		return lesser("sysctl -w net.ipv4.ping_group_range='0 0', or circuits that do without ping",
-			"net.ipv4.ping_group_range %d %d leaves out group 0: echo requests from a view are not carried", low, high)
+		return fine("carried by raw sockets: net.ipv4.ping_group_range is %d %d and leaves out group 0", low, high)
 	}
-	return fine("echo requests from a view are carried")
+	return fine("carried by ping sockets")
 }

@@ -50,7 +50,8 @@ func newNet() (int, error) {
 // twinOptions are those of the view's twin, and of every canary's.
 func (h *Holder) twinOptions() nettwin.Options {
 	return nettwin.Options{
-		Relay: append(slices.Clone(h.spec.Relay), h.rec.Relay...), Ways: h.ways, Stderr: os.Stderr,
+		Relay: append(slices.Clone(h.spec.Relay), h.rec.Relay...), IDShift: uint32(h.mode.Shift),
+		Ways: h.ways, Stderr: os.Stderr,
 	}
 }
 
