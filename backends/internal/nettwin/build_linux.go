@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
@@ -31,6 +32,12 @@ type replica struct {
 	notes  []string
 	shift  rtnl.Shift
 	static map[int][]relay.NextHop // by the twin's number of the link
+}
+
+// note remembers what the twin could not be given, in words that are safe to
+// print: the kernel takes names with control bytes.
+func (r *replica) note(format string, args ...any) {
+	r.notes = append(r.notes, change.Escape(fmt.Sprintf(format, args...)))
 }
 
 // build makes links, addresses, routes and rules in that order: each needs what

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
@@ -87,14 +88,15 @@ func (n *network) static(m []byte) bool {
 // missing says what the host has and no twin gets.
 func missing(host *network) []string {
 	var notes []string
+	note := func(format string, args ...any) { notes = append(notes, change.Escape(fmt.Sprintf(format, args...))) }
 	for _, m := range host.qdiscs {
 		if key, rest := rtnl.QdiscKey(m, host.name); rtnl.QdiscSet(m) {
-			notes = append(notes, fmt.Sprintf("queueing discipline %s %s is not in the twin", key, rest))
+			note("queueing discipline %s %s is not in the twin", key, rest)
 		}
 	}
 	for _, l := range host.links {
 		if l.XDP {
-			notes = append(notes, fmt.Sprintf("the XDP program of link %s is not in the twin", l.Name))
+			note("the XDP program of link %s is not in the twin", l.Name)
 		}
 	}
 	return notes

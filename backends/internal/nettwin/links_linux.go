@@ -67,7 +67,7 @@ func (r *replica) dress(p *port) error {
 		return fmt.Errorf("dress tap %s: %w", l.Name, err)
 	}
 	if p.host.Index != p.index {
-		r.notes = append(r.notes, fmt.Sprintf("link %s is number %d in the twin, not %d", l.Name, p.index, p.host.Index))
+		r.note("link %s is number %d in the twin, not %d", l.Name, p.index, p.host.Index)
 	}
 	return nil
 }
@@ -91,18 +91,19 @@ func (r *replica) noteLink(l rtnl.Link) {
 	case bare(l):
 		what = "a tun; its other end is the host's link"
 	}
-	if l.Kind != "veth" && (l.Kind != "" || l.Type != unix.ARPHRD_ETHER) {
-		r.notes = append(r.notes, fmt.Sprintf("link %s%s is in the twin %s", l.Name, kind, what))
+	same := l.Kind == "veth" || (l.Kind == "" || l.Kind == "tun") && l.Type == unix.ARPHRD_ETHER // or a TAP
+	if !same {
+		r.note("link %s%s is in the twin %s", l.Name, kind, what)
 	}
 	if l.Master != 0 {
-		r.notes = append(r.notes, fmt.Sprintf("link %s is no port of %s in the twin", l.Name, r.host.name(l.Master)))
+		r.note("link %s is no port of %s in the twin", l.Name, r.host.name(l.Master))
 	}
 }
 
 func (r *replica) setSysctls() error {
 	return netns.Do(r.ns, func() error {
 		for _, name := range copySysctls(r.host.sysctls) {
-			r.notes = append(r.notes, fmt.Sprintf("sysctl %s is not the host's in the twin", name))
+			r.note("sysctl %s is not the host's in the twin", name)
 		}
 		for _, p := range r.ports {
 			if p.tap == nil {

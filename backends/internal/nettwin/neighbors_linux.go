@@ -1,8 +1,6 @@
 package nettwin
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
@@ -22,7 +20,7 @@ func (r *replica) addNeighbors() error {
 			continue
 		}
 		if err := r.conn.Do(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, b); err != nil {
-			r.notes = append(r.notes, fmt.Sprintf("neighbour %s is not in the twin: %v", rtnl.NeighborText(m, r.host.name), err))
+			r.note("neighbour %s is not in the twin: %v", rtnl.NeighborText(m, r.host.name), err)
 			continue
 		}
 		if addr, ok := rtnl.NeighborAddr(m); ok {

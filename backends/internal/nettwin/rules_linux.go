@@ -54,14 +54,14 @@ func (r *replica) setRules() error {
 func (r *replica) addRule(text string, m []byte, owner *os.File) {
 	in, ok := r.shift.In(m)
 	if !ok {
-		r.notes = append(r.notes, fmt.Sprintf("rule %s is not in the twin: it has no such users", text))
+		r.note("rule %s is not in the twin: it has no such users", text)
 		return
 	}
 	if !rtnl.ForUsers(in) {
 		owner = nil
 	}
 	if err := r.conn.DoAs(owner, unix.RTM_NEWRULE, unix.NLM_F_CREATE, rtnl.Rule(in)); err != nil {
-		r.notes = append(r.notes, fmt.Sprintf("rule %s is not in the twin: %v", text, err))
+		r.note("rule %s is not in the twin: %v", text, err)
 	}
 }
 

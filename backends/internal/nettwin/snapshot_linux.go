@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -126,8 +127,22 @@ func (n *network) describe(s snapshot) {
 		s.add(KindQdisc, key, rest)
 	}
 	for k, v := range n.sysctls {
+		if n.follows(k, v) {
+			continue
+		}
 		s.add(KindSysctl, dotted(k), v)
 	}
+}
+
+// follows reports a sysctl that says what the link says already: the MTU of IPv6
+// is the link's until somebody lowers it.
+func (n *network) follows(name, value string) bool {
+	link, ok := strings.CutPrefix(name, "ipv6/conf/")
+	if !ok {
+		return false
+	}
+	link, ok = strings.CutSuffix(link, "/mtu")
+	return ok && slices.ContainsFunc(n.links, func(l rtnl.Link) bool { return l.Name == link && strconv.Itoa(int(l.MTU)) == value })
 }
 
 // Difference says what the inside changed since the twin was made, by kind and
@@ -157,12 +172,23 @@ func (s snapshot) difference(now snapshot) []Difference {
 		}
 		var part []Difference
 		for key := range keys {
+			if k == KindSysctl && s.cameOrWent(now, sysctlLink(key)) {
+				continue
+			}
 			part = append(part, pair(k, key, s[k][key], now[k][key])...)
 		}
 		slices.SortFunc(part, compare)
 		ds = append(ds, part...)
 	}
 	return ds
+}
+
+// cameOrWent reports a link that only one of the two has. A hundred sysctls come
+// and go with it, and say nothing that its own line does not.
+func (s snapshot) cameOrWent(now snapshot, link string) bool {
+	_, was := s[KindLink][link]
+	_, is := now[KindLink][link]
+	return was != is
 }
 
 // pair matches the values that went with those that came.

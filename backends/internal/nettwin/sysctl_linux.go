@@ -140,6 +140,15 @@ func openPing() error {
 	return err
 }
 
+// sysctlLink is the link that a dotted name is about, "" when about none.
+func sysctlLink(name string) string {
+	f := strings.SplitN(name, ".", 5) // net.ipv4.conf.LINK.name
+	if len(f) < 5 || f[2] != "conf" && f[2] != "neigh" {
+		return ""
+	}
+	return strings.ReplaceAll(f[3], "/", ".")
+}
+
 // dotted spells a path as sysctl(8) does: a dot in a link's name becomes a slash.
 func dotted(name string) string {
 	return "net." + strings.Map(func(r rune) rune {

@@ -34,7 +34,7 @@ func (r *replica) replay(lists ...[]wish) error {
 		return err
 	}
 	for _, w := range slices.Concat(lists...) {
-		r.notes = append(r.notes, fmt.Sprintf("%s is not in the twin: %v", w.text(), w.err))
+		r.note("%s is not in the twin: %v", w.text(), w.err)
 	}
 	return remove(r.conn, unix.RTM_DELROUTE, props, "route")
 }

@@ -18,7 +18,10 @@ type Link struct {
 	MAC      net.HardwareAddr
 	MTU      uint32
 	QueueLen uint32
-	Master   int // index, 0 when none
+	Group    uint32
+	Master   int    // index, 0 when none
+	Lower    int    // index of the link that it is on (vlan, macvlan, vxlan), 0 when none or elsewhere
+	Options  []byte // of its kind, as they are dumped
 	Carrier  bool
 	Alias    string
 	AltNames []string
@@ -51,6 +54,7 @@ func parseLink(m []byte) Link {
 		Index: int(binary.NativeEndian.Uint32(m[4:])),
 		Flags: binary.NativeEndian.Uint32(m[8:]),
 	}
+	elsewhere := false // the lower link is in another namespace
 	for a := range Attrs(m[unix.SizeofIfInfomsg:]) {
 		switch a.Type {
 		case unix.IFLA_IFNAME:
@@ -61,14 +65,21 @@ func parseLink(m []byte) Link {
 			l.MTU = a.Uint32()
 		case unix.IFLA_TXQLEN:
 			l.QueueLen = a.Uint32()
+		case unix.IFLA_GROUP:
+			l.Group = a.Uint32()
 		case unix.IFLA_MASTER:
 			l.Master = int(a.Uint32())
+		case unix.IFLA_LINK:
+			l.Lower = int(a.Uint32())
+		case unix.IFLA_LINK_NETNSID:
+			elsewhere = true
 		case unix.IFLA_CARRIER:
 			l.Carrier = len(a.Value) > 0 && a.Value[0] != 0
 		case unix.IFLA_IFALIAS:
 			l.Alias = a.String()
 		case unix.IFLA_LINKINFO:
 			l.Kind = text(Find(a.Value, unix.IFLA_INFO_KIND))
+			l.Options = slices.Clone(Find(a.Value, unix.IFLA_INFO_DATA))
 		case unix.IFLA_XDP:
 			at := Find(a.Value, unix.IFLA_XDP_ATTACHED)
 			l.XDP = len(at) > 0 && at[0] != 0
@@ -79,6 +90,9 @@ func parseLink(m []byte) Link {
 				}
 			}
 		}
+	}
+	if elsewhere || l.Lower == l.Index {
+		l.Lower = 0
 	}
 	return l
 }
@@ -108,6 +122,7 @@ func (c *Conn) Dress(index int, l Link) error {
 	}
 	m = AppendUint32(m, unix.IFLA_MTU, l.MTU)
 	m = AppendUint32(m, unix.IFLA_TXQLEN, l.QueueLen)
+	m = AppendUint32(m, unix.IFLA_GROUP, l.Group)
 	if l.Alias != "" {
 		m = Append(m, unix.IFLA_IFALIAS, []byte(l.Alias))
 	}
