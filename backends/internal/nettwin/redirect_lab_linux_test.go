@@ -101,10 +101,11 @@ func byNAT(c *net.TCPConn) (to netip.AddrPort, err error) {
 }
 
 // fetch connects from inside and returns the first line that comes.
-func (l *testLab) fetch(addr string) (string, error) { return l.fetchAs(0, addr) }
+func (l *testLab) fetch(addr string) (string, error) { return fetchFrom(l.inside, 0, addr) }
 
-func (l *testLab) fetchAs(uid int, addr string) (string, error) {
-	c, err := dialAs(l.inside, uid, "tcp", addr)
+// fetchFrom does so from a node, as a user.
+func fetchFrom(n *netlab.Node, uid int, addr string) (string, error) {
+	c, err := dialAs(n, uid, "tcp", addr)
 	if err != nil {
 		return "", err
 	}

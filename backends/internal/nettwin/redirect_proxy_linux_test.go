@@ -126,7 +126,7 @@ func TestTranslationsThatDiffer(t *testing.T) {
 			greet(t, l.host, "127.0.0.1:12346", "another service\n")
 			l.mirror(t, Options{Ways: newNATTeller(t, l.host)})
 			load(t, l.inside, c.change)
-			if got, err := l.fetchAs(c.uid, c.addr); err == nil || got != "" {
+			if got, err := fetchFrom(l.inside, c.uid, c.addr); err == nil || got != "" {
 				t.Errorf("got %q, %v; want nothing", got, err)
 			}
 			l.wantLimit(t, 0, way.Translation, c.addr)
