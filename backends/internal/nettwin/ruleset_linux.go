@@ -34,6 +34,21 @@ func (t *Twin) loadRuleset(r *replica) (notes []string) {
 	return notes
 }
 
+// Firewall says what the packet filters of the namespace ns, new and legacy, tell
+// about how a twin of it must behave.
+func Firewall(ns int) (*nft.Seen, error) {
+	seen, err := nft.Facts(ns)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := xtables.Read(ns)
+	if err != nil {
+		return nil, err
+	}
+	xtables.Learn(tables, seen)
+	return seen, nil
+}
+
 // renumbered maps the numbers of the host's links to those that are others in
 // the twin.
 func (r *replica) renumbered() map[int]int {

@@ -54,7 +54,7 @@ func (t *Table) load(ns int) error {
 func (t *Table) owner(ns int) (*os.File, error) {
 	for e := range t.walk() {
 		for m := range e.matches() {
-			if m.name == "owner" {
+			if m.Name == "owner" {
 				return userns.Foreign(ns)
 			}
 		}

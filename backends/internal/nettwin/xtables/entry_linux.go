@@ -3,6 +3,8 @@ package xtables
 import (
 	"encoding/binary"
 	"iter"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 )
 
 // entry is one rule, policy or head of a chain.
@@ -13,11 +15,7 @@ type entry struct {
 }
 
 // extension is a match or a target.
-type extension struct {
-	name     string
-	revision byte
-	data     []byte
-}
+type extension nft.Extension
 
 // walk goes through the entries. Malformed ones end it: the kernel checked them,
 // but no index may leave the slice.
@@ -76,18 +74,18 @@ func extend(b []byte) (extension, int) {
 
 // verdict decodes a target that is one: an offset to jump to, or less than 0.
 func (x extension) verdict() (int32, bool) {
-	if x.name != "" || len(x.data) < 4 {
+	if x.Name != "" || len(x.Data) < 4 {
 		return 0, false
 	}
-	return int32(binary.NativeEndian.Uint32(x.data)), true
+	return int32(binary.NativeEndian.Uint32(x.Data)), true
 }
 
 // head reports the name that an entry gives to the chain which it begins.
 func (x extension) head() (string, bool) {
-	if x.name != "ERROR" {
+	if x.Name != "ERROR" {
 		return "", false
 	}
-	return text(x.data), true
+	return text(x.Data), true
 }
 
 // chain is a part of a table.

@@ -13,6 +13,7 @@ import (
 // family is one of the three kinds of tables. They differ in sizes.
 type family struct {
 	name    string
+	number  byte // NFPROTO_IPV4, …
 	tool    string
 	list    string // below /proc/thread-self/net
 	domain  int    // of the socket
@@ -27,15 +28,15 @@ type family struct {
 // next_offset, comefrom, counters, matches and target.
 var families = []*family{
 	{
-		name: "ip", tool: "iptables", list: "ip_tables_names", domain: unix.AF_INET, level: unix.SOL_IP, base: 64,
+		name: "ip", number: unix.NFPROTO_IPV4, tool: "iptables", list: "ip_tables_names", domain: unix.AF_INET, level: unix.SOL_IP, base: 64,
 		hooks: inetHooks, head: 112, offsets: 88,
 	},
 	{
-		name: "ip6", tool: "ip6tables", list: "ip6_tables_names", domain: unix.AF_INET6, level: unix.SOL_IPV6, base: 64,
+		name: "ip6", number: unix.NFPROTO_IPV6, tool: "ip6tables", list: "ip6_tables_names", domain: unix.AF_INET6, level: unix.SOL_IPV6, base: 64,
 		hooks: inetHooks, head: 168, offsets: 140,
 	},
 	{
-		name: "arp", tool: "arptables", list: "arp_tables_names", domain: unix.AF_INET, level: unix.SOL_IP, base: 96,
+		name: "arp", number: unix.NFPROTO_ARP, tool: "arptables", list: "arp_tables_names", domain: unix.AF_INET, level: unix.SOL_IP, base: 96,
 		hooks: []string{"INPUT", "OUTPUT", "FORWARD"}, head: 192, offsets: 164,
 	},
 }

@@ -55,7 +55,7 @@ func (e entry) canonical(names map[uint32]string) []byte {
 	// Addresses, interfaces and protocol stand before nfcache or the offsets.
 	b := append([]byte{}, e.bytes[:e.family.offsets-nfcache(e.family)]...)
 	for m := range e.matches() {
-		b = fmt.Appendf(b, "match %q %d %x\n", m.name, m.revision, m.data)
+		b = fmt.Appendf(b, "match %q %d %x\n", m.Name, m.Revision, m.Data)
 	}
 	x := e.target()
 	if v, ok := x.verdict(); ok {
@@ -68,7 +68,7 @@ func (e entry) canonical(names map[uint32]string) []byte {
 		}
 		return fmt.Appendf(b, "verdict %q\n", to)
 	}
-	return fmt.Appendf(b, "target %q %d %x\n", x.name, x.revision, x.data)
+	return fmt.Appendf(b, "target %q %d %x\n", x.Name, x.Revision, x.Data)
 }
 
 // nfcache is the size of a field of the kernel's own before the offsets.

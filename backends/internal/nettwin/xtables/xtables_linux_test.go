@@ -2,6 +2,7 @@ package xtables
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"os/exec"
 	"regexp"
@@ -11,9 +12,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -214,6 +218,40 @@ func TestOwnersAreThoseOfTheNamespace(t *testing.T) {
 	}
 }
 
+// TestLearn reads of rules what package nft reads of the same rules.
+func TestLearn(t *testing.T) {
+	_, host, _ := pair(t)
+	give(t, host, `
+iptables-legacy -t nat -N REDSOCKS
+iptables-legacy -t nat -A OUTPUT -p tcp -j REDSOCKS
+iptables-legacy -t nat -A REDSOCKS -m owner --uid-owner 123 -j RETURN
+iptables-legacy -t nat -A REDSOCKS -p tcp -j REDIRECT --to-ports 12345
+iptables-legacy -t nat -A OUTPUT -p udp --dport 53 -j DNAT --to-destination 127.0.0.1:5353
+iptables-legacy -t nat -A PREROUTING -p tcp -j REDIRECT --to-ports 9999
+ip6tables-legacy -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 12346
+iptables-legacy -t raw -A PREROUTING -m rpfilter --invert -j DROP
+iptables-legacy -t mangle -A PREROUTING -m mark --mark 0x1/0xff -j MARK --set-xmark 0x10/0xf0
+iptables-legacy -t mangle -A PREROUTING -m connmark --mark 0x2/0x3 -j CONNMARK --set-xmark 0x400/0xff00
+iptables-legacy -t mangle -A PREROUTING -j CONNMARK --restore-mark
+iptables-legacy -t mangle -A PREROUTING -p tcp -j TPROXY --on-port 7893 --tproxy-mark 0x3000/0xf000`)
+	ts, err := Read(int(host.NS().Fd()))
+	must(t, err)
+	var got nft.Seen
+	Learn(ts, &got)
+	want := nft.Seen{
+		OutputNAT: true, Owners: []string{"ip nat chain REDSOCKS"}, RPFilter: []string{"ip raw chain PREROUTING"},
+		Redirects: []nft.Redirect{
+			{Proto: unix.IPPROTO_UDP, Addr: netip.MustParseAddr("127.0.0.1"), Port: 5353, Four: true},
+			{Proto: unix.IPPROTO_TCP, Port: 12345, Four: true},
+			{Proto: unix.IPPROTO_TCP, Port: 12346, Six: true},
+		},
+		Marks: []nft.Mark{{Value: 0x1, Mask: 0xff}, {Value: 0x2, Mask: 0x3}, {Value: 0x10, Mask: 0xf0}, {Value: 0x400, Mask: 0xff00}, {Value: 0x3000, Mask: 0xf000}},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 // FuzzChains decodes tables of any bytes: it must end, within them.
 func FuzzChains(f *testing.F) {
 	good := (&Table{family: families[0], valid: 0b01110, hook: make([]uint32, 5), underflow: make([]uint32, 5)}).fresh()
@@ -226,6 +264,7 @@ func FuzzChains(f *testing.F) {
 			tab := &Table{family: fam, name: "filter", valid: 0xff, hook: make([]uint32, n), underflow: make([]uint32, n), entries: b}
 			tab.hook[0], tab.underflow[1] = at, at
 			tab.pristine()
+			Learn([]*Table{tab}, &nft.Seen{})
 			for e := range tab.walk() {
 				e.canonical(map[uint32]string{at: "x"})
 			}
