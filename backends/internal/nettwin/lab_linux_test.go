@@ -167,16 +167,21 @@ func (l *testLab) paths(t *testing.T, port string) {
 // path asks [testLab.paths] from a node: "one 192.0.2.2".
 func path(t *testing.T, n *netlab.Node, network, addr string) (string, error) {
 	t.Helper()
-	c, err := n.Dial(within(t, 3*time.Second), network, addr)
+	return pathWithin(t, n, network, addr, 3*time.Second)
+}
+
+func pathWithin(t *testing.T, n *netlab.Node, network, addr string, limit time.Duration) (string, error) {
+	t.Helper()
+	c, err := n.Dial(within(t, limit), network, addr)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	return pathOf(c, network)
+	return pathOf(c, network, limit)
 }
 
-func pathOf(c net.Conn, network string) (string, error) {
-	if err := c.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+func pathOf(c net.Conn, network string, limit time.Duration) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 		return "", err
 	}
 	if network == "udp" {

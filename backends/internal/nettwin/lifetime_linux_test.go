@@ -11,9 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/nstest"
@@ -102,7 +105,8 @@ func TestRelayDies(t *testing.T) {
 }
 
 // holderEnv makes the test binary a process that holds a twin of the namespace
-// it is started in and waits to be killed.
+// it is started in and waits to be killed. Its value is what [holder] does first,
+// as command lines inside.
 const holderEnv = "NETTWIN_HOLDER"
 
 func holder() error {
@@ -110,21 +114,65 @@ func holder() error {
 	if err != nil {
 		return err
 	}
-	w, err := Mirror(context.Background(), int(ns.Fd()), Options{})
+	host, err := netns.Current()
 	if err != nil {
 		return err
 	}
+	keeper, err := lanes.Open(host, lanes.Options{})
+	if err != nil {
+		return err
+	}
+	w, err := Mirror(context.Background(), int(ns.Fd()), Options{Ways: keeper})
+	if err != nil {
+		return err
+	}
+	inside, err := netlab.New().Hold("inside", int(ns.Fd()))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(os.Getenv(holderEnv)) {
+		if _, err := inside.Run(context.Background(), strings.Fields(line)...); err != nil {
+			return err
+		}
+	}
 	fmt.Println("relay", w.Status().Relay)
+	for range 2 { // on demand, each: what the server sees
+		if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+			return err
+		}
+		for _, addr := range []string{"203.0.113.80:80", "[2001:db8:80::80]:80"} {
+			fmt.Println(see(inside, addr))
+		}
+	}
 	select {}
+}
+
+// see asks for the path to a server, in one line.
+func see(n *netlab.Node, addr string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := n.Dial(ctx, "tcp", addr)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	got, err := pathOf(c, "tcp", 10*time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	return got
 }
 
 func TestParentIsKilled(t *testing.T) {
 	l := newLab(t)
 	before := dump(t, int(l.host.NS().Fd()))
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), holderEnv+"=1")
+	cmd.Env = append(os.Environ(), holderEnv+"=true")
 	out, err := cmd.StdoutPipe()
 	must(t, err)
+	in, err := cmd.StdinPipe() // the end of it would be the holder's
+	must(t, err)
+	defer in.Close()
 	must(t, l.host.Start(cmd))
 	var relay int
 	for s := bufio.NewScanner(out); relay == 0 && s.Scan(); {

@@ -156,7 +156,7 @@ func pathFrom(t *testing.T, n *netlab.Node, network, from string, to netip.AddrP
 			return err
 		}
 		defer c.Close()
-		got, err = pathOf(c, network)
+		got, err = pathOf(c, network, 3*time.Second)
 		return err
 	})
 	return got, err
