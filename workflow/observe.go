@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,10 @@ import (
 
 // DefaultTimeout bounds one probe in one world.
 const DefaultTimeout = 3 * time.Second
+
+// sideBySide is how many circuits are probed at a time. A probe mostly waits, and
+// where nothing answers all of them wait for as long as they may.
+const sideBySide = 24
 
 // observer runs circuits in the worlds that a judgement needs. It never decides
 // anything: package circuit judges, guards decide.
@@ -44,21 +47,20 @@ func (o observer) each(ctx context.Context, defs []circuit.Definition,
 	one func(context.Context, circuit.Definition) circuit.Observation,
 ) ([]circuit.Observation, error) {
 	out := make([]circuit.Observation, len(defs))
-	lanes := make(map[string]*sync.Mutex)
+	turns := make(map[string]chan struct{}) // one at a time, of each endpoint
 	for _, d := range defs {
-		if lanes[d.Endpoint()] == nil {
-			lanes[d.Endpoint()] = new(sync.Mutex)
+		if turns[d.Endpoint()] == nil {
+			turns[d.Endpoint()] = make(chan struct{}, 1)
 		}
 	}
-	slots := make(chan struct{}, max(2, runtime.NumCPU()))
+	slots := make(chan struct{}, sideBySide)
 	var wg sync.WaitGroup
 	for i, d := range defs {
 		wg.Go(func() {
-			lane := lanes[d.Endpoint()]
-			lane.Lock()
-			defer lane.Unlock()
-			slots <- struct{}{}
-			defer func() { <-slots }()
+			for _, free := range []chan struct{}{turns[d.Endpoint()], slots} {
+				free <- struct{}{}
+				defer func() { <-free }()
+			}
 			out[i] = one(ctx, d)
 		})
 	}

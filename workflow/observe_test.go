@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/guards/circuit"
@@ -127,5 +129,50 @@ func TestManyLimitsAreCounted(t *testing.T) {
 	w := worlds{backends.InCandidate: {out: backends.Outcome{Exit: 1, Unproven: strings.Split("a b c d e", " ")}}}
 	if got := look(w, circuit.TCP); !strings.HasSuffix(got.Reason, ": a; b; c; and 2 more") {
 		t.Errorf("%q", got.Reason)
+	}
+}
+
+// silence waits for as long as a probe may, and answers at once without the change.
+type silence struct{}
+
+func (silence) Canary(_ context.Context, where backends.Where, p backends.Probe) (backends.Outcome, error) {
+	if where != backends.InCandidate {
+		return backends.Outcome{}, nil
+	}
+	time.Sleep(p.Timeout)
+	return backends.Outcome{Exit: -1, TimedOut: true}, nil
+}
+
+// TestTwentyCircuitsWaitSideBySide: a default route by which nobody answers is
+// known after one timeout and not after twenty. Those of one endpoint wait for each
+// other.
+func TestTwentyCircuitsWaitSideBySide(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		address func(n int) string
+		want    time.Duration
+	}{
+		{"twenty endpoints", func(n int) string { return "192.0.2.1:" + itoa(n+1) }, DefaultTimeout},
+		{"two endpoints", func(n int) string { return "192.0.2.1:" + itoa(n%2+1) }, 10 * DefaultTimeout},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var defs []circuit.Definition
+			for n := range 20 {
+				defs = append(defs, circuit.Definition{ID: "c-" + itoa(n), Kind: circuit.TCP, Required: true, Address: row.address(n)})
+			}
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				o := observer{runner: silence{}, now: clock.Now, timeout: DefaultTimeout}
+				seen, err := o.all(t.Context(), defs)
+				if took := time.Since(begun); err != nil || took != row.want {
+					t.Errorf("took %v, want %v: %v", took, row.want, err)
+				}
+				for _, s := range seen {
+					if s.Result != circuit.Lost {
+						t.Errorf("%+v", s)
+					}
+				}
+			})
+		})
 	}
 }
