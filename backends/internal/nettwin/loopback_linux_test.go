@@ -64,14 +64,20 @@ func TestLoopbackRelay(t *testing.T) {
 	l := newLab(t, nstest.NFT)
 	greet(t, l.host, "127.0.0.1:7890", "host-proxy")
 	greet(t, l.host, "[::1]:7890", "host-proxy-v6")
+	greet(t, l.host, "127.9.8.7:7890", "host-proxy-far")
 	greet(t, l.host, "192.0.2.2:7891", "host-api")
+	greet(t, l.host, "[2001:db8:1::2]:7891", "host-api-v6")
+	greet(t, l.host, "192.0.2.2:7893", "unlisted")
+	greet(t, l.host, "[2001:db8:1::2]:7893", "unlisted")
 	greet(t, l.host, ":22", "host-sshd")
 	l.mirror(t, Options{Relay: []uint16{7890, 7891, 7892}})
 
 	for _, c := range []struct{ name, addr, want string }{
 		{"an allowed port on 127.0.0.1", "127.0.0.1:7890", "host-proxy"},
 		{"an allowed port on ::1", "[::1]:7890", "host-proxy-v6"},
+		{"an allowed port on another address of 127/8", "127.9.8.7:7890", "host-proxy-far"},
 		{"an allowed port on the host's own address", "192.0.2.2:7891", "host-api"},
+		{"an allowed port on the host's own address, v6", "[2001:db8:1::2]:7891", "host-api-v6"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got, err := l.ask(c.addr); got != c.want || err != nil {
@@ -83,6 +89,8 @@ func TestLoopbackRelay(t *testing.T) {
 		{"ssh on loopback", "127.0.0.1:22"},
 		{"ssh on loopback, v6", "[::1]:22"},
 		{"ssh on the host's own address", "192.0.2.2:22"},
+		{"a port that is not listed on the host's own address", "192.0.2.2:7893"},
+		{"a port that is not listed on the host's own address, v6", "[2001:db8:1::2]:7893"},
 		{"an allowed port where the host does not listen", "127.0.0.1:7892"},
 		{"an allowed port on an address where the host does not listen", "127.0.0.1:7891"},
 	} {

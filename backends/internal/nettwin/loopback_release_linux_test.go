@@ -2,6 +2,7 @@ package nettwin
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"testing"
 
@@ -37,6 +38,9 @@ func TestReleaseOfEveryKind(t *testing.T) {
 			ln := greet(t, l.inside, c.listen, "twin")
 			if got, err := l.ask(c.addr); got != c.want || err != nil {
 				t.Errorf("at once: got %q, %v; want %q", got, err, c.want)
+			}
+			if got, err := fetchFrom(l.host, 0, c.addr); got != "host" || err != nil && err != io.EOF {
+				t.Errorf("on the host meanwhile: got %q, %v", got, err)
 			}
 			must(t, l.twin.AddRelay())
 			if got := l.twin.Status().Released; !slices.Equal(got, []uint16{7890}) {

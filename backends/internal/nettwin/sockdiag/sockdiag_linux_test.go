@@ -78,6 +78,38 @@ func TestListening(t *testing.T) {
 	}
 }
 
+// TestHas looks for both ends of connections, and for what is none.
+func TestHas(t *testing.T) {
+	ns := nstest.New(t)
+	c, err := Dial(int(ns.Net().Fd()))
+	must(t, err)
+	defer c.Close()
+	for _, addr := range []string{"127.0.0.1:1001", "[::1]:1001"} {
+		ln, err := net.Listen("tcp", addr)
+		must(t, err)
+		defer ln.Close()
+		out, err := net.Dial("tcp", addr)
+		must(t, err)
+		defer out.Close()
+		near, far := out.LocalAddr().(*net.TCPAddr).AddrPort(), netip.MustParseAddrPort(addr)
+		nobody := netip.AddrPortFrom(near.Addr(), near.Port()^1)
+		for _, q := range []struct {
+			name     string
+			at, peer netip.AddrPort
+			want     bool
+		}{
+			{"the near end", near, far, true},
+			{"the far end", far, near, true},
+			{"a listener and a peer it does not have", far, nobody, false},
+			{"nothing", nobody, far, false},
+		} {
+			if got, err := c.Has(unix.IPPROTO_TCP, q.at, q.peer); got != q.want || err != nil {
+				t.Errorf("%s: %s: got %v, %v; want %v", addr, q.name, got, err, q.want)
+			}
+		}
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
