@@ -2,6 +2,7 @@ package relay
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -10,7 +11,7 @@ import (
 
 // maxLimits bounds the different limits that are remembered: all of them fit
 // into one answer.
-const maxLimits = 128
+const maxLimits = 64
 
 // Longest texts of a limit, for subjects are made of what frames say.
 const (
@@ -78,6 +79,9 @@ func (s *limits) since(n uint64) ([]way.Limit, uint64) {
 
 // tidy makes a limit that is safe to keep, send and print.
 func tidy(l way.Limit) way.Limit {
-	cut := func(s string, n int) string { return change.Escape(s[:min(len(s), n)]) }
+	cut := func(s string, n int) string {
+		s = change.Escape(s[:min(len(s), n)])
+		return strings.ToValidUTF8(s[:min(len(s), n)], "")
+	}
 	return way.Limit{Kind: l.Kind, Subject: cut(l.Subject, maxSubject), Reason: cut(l.Reason, maxReason)}
 }

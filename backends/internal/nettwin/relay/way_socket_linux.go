@@ -1,0 +1,119 @@
+package relay
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
+)
+
+// control is a [net.Dialer] control function; it does for any other socket too.
+// It binds the socket, so the dialer must have no LocalAddr.
+func (w *route) control(_, _ string, c syscall.RawConn) error {
+	var err error
+	if cerr := c.Control(func(fd uintptr) { err = w.prepare(int(fd)) }); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// prepare makes a new socket one of the flow. The dialer calls it again with
+// another socket when it tries again.
+func (w *route) prepare(fd int) error {
+	w.release()
+	w.flow.Src = netip.AddrPortFrom(w.flow.Src.Addr(), 0)
+	switch {
+	case w.mark != 0:
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(w.mark)); err != nil {
+			return w.unmarked(err)
+		}
+	case w.flow.Proto == unix.IPPROTO_TCP:
+		// The port is chosen with the connect, when it need be free only for that
+		// destination: 28 000 ports are soon used up by closed connections.
+		if err := unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil && err != unix.ENOPROTOOPT {
+			return fmt.Errorf("bind without port: %w", err)
+		}
+	}
+	if err := w.bind(fd); err != nil {
+		return err
+	}
+	if w.mark == 0 {
+		return nil
+	}
+	return w.admit(fd)
+}
+
+// bind gives the socket the twin's source address.
+func (w *route) bind(fd int) error {
+	src := w.flow.Src.Addr()
+	var sa unix.Sockaddr
+	if src.Is4() {
+		sa = &unix.SockaddrInet4{Addr: src.As4()}
+	} else {
+		six := &unix.SockaddrInet6{Addr: src.As16()}
+		if src.IsLinkLocalUnicast() {
+			six.ZoneId = uint32(w.flow.Lane.Index)
+		}
+		sa = six
+	}
+	switch err := unix.Bind(fd, sa); err {
+	case nil:
+		return nil
+	case unix.EADDRNOTAVAIL:
+		return w.lane.foreign(src)
+	case unix.EADDRINUSE:
+		return w.lane.blocked(way.Limit{Kind: way.Load, Subject: src.String(), Reason: "the host has no free port left on this address"})
+	default:
+		return fmt.Errorf("bind %s: %w", src, err)
+	}
+}
+
+// admit lets the answers in, now that the port is known, and looks for the last
+// time where the kernel would send the flow: a rule of the host may name ports.
+func (w *route) admit(fd int) error {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return fmt.Errorf("read bound address: %w", err)
+	}
+	w.flow.Src = addrPort(sa)
+	if err := w.lane.relay.ways.Admit(w.flow, fd); err != nil {
+		return w.limited(err)
+	}
+	w.admitted.Store(true)
+	if lim := w.strays(); lim != nil {
+		w.release()
+		return w.lane.blocked(*lim)
+	}
+	return nil
+}
+
+// confirm is called when the socket is connected and, for datagrams, the first
+// one was sent. It holds what the host did against what the twin did: the way,
+// now that the port is known, and the host's own address translation.
+func (w *route) confirm(local netip.AddrPort) *refusal {
+	if p := local.Port(); p != 0 && w.mark == 0 {
+		w.flow.Src = netip.AddrPortFrom(w.flow.Src.Addr(), p)
+		if lim := w.strays(); lim != nil {
+			return w.lane.blocked(*lim)
+		}
+	}
+	r := w.lane.relay
+	if lim := r.divertedByHost(w.flow); lim != nil {
+		return w.lane.blocked(*lim)
+	}
+	if !r.translates.Load() {
+		return nil
+	}
+	to, err := r.ways.Translated(w.flow)
+	if err != nil {
+		return w.limited(err)
+	}
+	// The twin's own translation is done: what arrives here is its outcome.
+	if to.IsValid() && to != w.flow.Dst {
+		return w.lane.blocked(way.Limit{Kind: way.Translation, Subject: w.flow.Dst.String(), Reason: "the host's own nat sends it to " + to.String() + ", the twin's does not"})
+	}
+	return nil
+}
