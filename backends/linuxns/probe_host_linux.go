@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
 
@@ -30,6 +33,9 @@ var topics = []topic{
 	{"link kinds", linkKinds},
 	{"tun owners", tunOwners},
 	{"route kinds", routeKinds},
+	{"way back", wayBack},
+	{"owners", owners},
+	{"transparent proxy", transparentProxy},
 	{"ping", pingGroups},
 }
 
@@ -40,6 +46,9 @@ type hostNet struct {
 	routes [][]byte // both families, all tables
 	// conflicts are what lanes have to evade.
 	conflicts []lanes.Conflict
+	// firewall is what its packet filters tell, new and legacy. Nobody but root may
+	// read them.
+	firewall func() (*nft.Seen, error)
 }
 
 // hostFindings looks at the network of the calling thread.
@@ -102,6 +111,7 @@ func readHost(ns int) (*hostNet, error) {
 	if h.conflicts, err = lanes.Conflicts(ns); err != nil {
 		return nil, err
 	}
+	h.firewall = sync.OnceValues(func() (*nft.Seen, error) { return nettwin.Firewall(ns) })
 	if h.links, err = c.Links(); err != nil {
 		return nil, err
 	}

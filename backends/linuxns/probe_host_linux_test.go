@@ -100,12 +100,32 @@ func TestDoctorOnAnUnusualNetwork(t *testing.T) {
 			"an encapsulated route", wired + "ip address add 192.0.2.2/24 dev eth0; ip route add 198.51.100.0/24 encap mpls 100 via inet 192.0.2.1 || ip route add 198.51.100.0/24 encap ip id 7 dst 203.0.113.1 dev eth0",
 			"route kinds", "degraded", "1 with an encapsulation",
 		},
+		{
+			"firewalld's look at the way back", "nft add table inet fw; nft add chain inet fw pre '{ type filter hook prerouting priority -290; }'; nft add rule inet fw pre meta nfproto ipv6 fib saddr . mark . iif oif missing drop",
+			"way back", "degraded", "inet fw chain pre",
+		},
+		{
+			"a look at it that drops nothing", "nft add table inet fw; nft add chain inet fw pre '{ type filter hook prerouting priority -290; }'; nft add rule inet fw pre fib saddr . iif oif missing counter",
+			"way back", "ok", "no packet filter",
+		},
+		{
+			"a rule for a user", "nft add table inet fw; nft add chain inet fw out '{ type filter hook output priority 0; }'; nft add rule inet fw out meta skuid 1000 accept",
+			"owners", "degraded", "inet fw chain out: on the host root sends",
+		},
+		{
+			"a transparent proxy", "nft add table ip tp; nft add chain ip tp out '{ type nat hook output priority -100; }'; nft add rule ip tp out meta skuid != 77 tcp dport 80 redirect to :12345",
+			"transparent proxy", "ok", "led to port 12345",
+		},
+		{
+			"another translation", "nft add table ip tp; nft add chain ip tp out '{ type nat hook output priority -100; }'; nft add rule ip tp out ip daddr 192.0.2.9 redirect",
+			"transparent proxy", "ok", "where the two differ a circuit is Unverifiable",
+		},
 		{"ping for all", "echo 0 2147483647 >/proc/sys/net/ipv4/ping_group_range", "ping", "ok", "by ping sockets"},
 		{"ping for nobody", "echo 1 0 >/proc/sys/net/ipv4/ping_group_range", "ping", "ok", "by raw sockets: net.ipv4.ping_group_range is 1 0"},
 		{"ping for users only", "echo 1000 2000 >/proc/sys/net/ipv4/ping_group_range", "ping", "ok", "is 1000 2000"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			nstest.New(t, nstest.Tool("ip"), nstest.TUN)
+			nstest.New(t, nstest.Tool("ip"), nstest.Tool("nft"), nstest.TUN, nstest.NFT)
 			run(t, "sh", "-ec", row.set)
 			before := settled(t)
 			f := finding(t, row.finding)
