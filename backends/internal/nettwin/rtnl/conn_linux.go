@@ -109,39 +109,74 @@ func (c *Conn) DoAs(owner *os.File, typ uint16, flags int, msg []byte) error {
 // Batch sends many requests of one type, packed, and returns the answer to
 // each: 10 000 routes one by one cost a system call pair each.
 func (c *Conn) Batch(typ uint16, flags int, msgs [][]byte) []error {
-	const packed = 64 // acknowledgements of one send must fit the receive buffer
-	errs := make([]error, 0, len(msgs))
-	for len(msgs) > 0 {
-		n := min(packed, len(msgs))
-		errs = append(errs, c.batch(typ, flags, msgs[:n])...)
-		msgs = msgs[n:]
+	const packed = 128 // refusals of one send must fit the receive buffer
+	errs := make([]error, len(msgs))
+	for at := 0; at < len(msgs); at += packed {
+		end := min(at+packed, len(msgs))
+		if err := c.batch(typ, flags, msgs[at:end], errs[at:end]); err != nil {
+			for i := at; i < len(errs); i++ {
+				errs[i] = err
+			}
+			break
+		}
 	}
 	return errs
 }
 
-func (c *Conn) batch(typ uint16, flags int, msgs [][]byte) []error {
-	errs := make([]error, len(msgs))
+// batch asks for one acknowledgement, that of the last request: the kernel
+// reports what it refuses unasked, and before it.
+func (c *Conn) batch(typ uint16, flags int, msgs [][]byte, errs []error) error {
 	ms := make([]netlink.Message, len(msgs))
 	for i, m := range msgs {
 		ms[i] = netlink.Message{
-			Header: netlink.Header{
-				Type:  netlink.HeaderType(typ),
-				Flags: netlink.Request | netlink.Acknowledge | netlink.HeaderFlags(flags),
-			},
-			Data: m,
+			Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | netlink.HeaderFlags(flags), Sequence: uint32(i + 1)},
+			Data:   m,
 		}
 	}
+	ms[len(ms)-1].Header.Flags |= netlink.Acknowledge
 	if _, err := c.c.SendMessages(ms); err != nil {
-		for i := range errs {
-			errs[i] = err
+		return errno(err)
+	}
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := c.receive(buf)
+		if err != nil {
+			return err
 		}
-		return errs
+		// struct nlmsghdr and the number in struct nlmsgerr; one a datagram.
+		if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(buf[4:]) != unix.NLMSG_ERROR {
+			continue
+		}
+		i := int(binary.NativeEndian.Uint32(buf[8:])) - 1
+		if i < 0 || i >= len(errs) {
+			continue
+		}
+		if e := int32(binary.NativeEndian.Uint32(buf[unix.SizeofNlMsghdr:])); e != 0 {
+			errs[i] = unix.Errno(-e)
+		}
+		if i == len(errs)-1 {
+			return nil
+		}
 	}
-	for i := range errs { // acknowledgements come one by one, in order
-		_, err := c.c.Receive()
-		errs[i] = errno(err)
+}
+
+// receive reads one datagram by a bare system call: the answers are there when
+// the send returns, and parking a goroutine that is locked to its thread costs
+// more than the kernel takes for a route.
+func (c *Conn) receive(buf []byte) (n int, err error) {
+	rc, err := c.c.SyscallConn()
+	if err != nil {
+		return 0, err
 	}
-	return errs
+	rerr := rc.Read(func(fd uintptr) bool {
+		for {
+			n, _, err = unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT)
+			if err != unix.EINTR {
+				return err != unix.EAGAIN
+			}
+		}
+	})
+	return n, errors.Join(rerr, err)
 }
 
 func errno(err error) error {
