@@ -49,14 +49,18 @@ func is(b ...byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Da
 func native(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 // untouched are the first rules: what comes from elsewhere, and what a socket
-// inside takes. A match of the socket expression on nothing but that there is a
-// socket is the whole condition, for it ends a rule when there is none; a packet
-// that a rule of the inside has already given to a transparent socket has one.
+// inside takes. A socket expression ends a rule when there is no socket. A
+// transparent socket is one of the relay's, or one that a rule of the inside has
+// already given the packet to; a waiting one of the relay's (TIME_WAIT) must not
+// keep a new stream from the same port away from the socket that accepts, and
+// that it is no full socket shows when its mark is asked for.
 func untouched() [][]expr.Any {
 	accept := &expr.Verdict{Kind: expr.VerdictAccept}
+	transparent := &expr.Socket{Key: expr.SocketKeyTransparent, Register: 1}
 	return [][]expr.Any{
 		{&expr.Meta{Key: expr.MetaKeyIIF, Register: 1}, &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: native(loIndex)}, accept},
-		{&expr.Socket{Key: expr.SocketKeyTransparent, Register: 1}, accept},
+		{transparent, is(0), accept},
+		{transparent, is(1), &expr.Socket{Key: expr.SocketKeyMark, Register: 1}, accept},
 	}
 }
 

@@ -141,11 +141,11 @@ func TestOwnedTable(t *testing.T) {
 	if got := read(t, n, table); !slices.Equal(got, before) {
 		t.Errorf("the table is not left out:\n%s", render(got))
 	}
-	if got := read(t, n, nil); len(got) != len(before)+2+202 {
-		t.Errorf("%d items with the table, want a table, a chain and 202 rules more than %d", len(got), len(before))
+	if got := read(t, n, nil); len(got) != len(before)+2+203 {
+		t.Errorf("%d items with the table, want a table, a chain and 203 rules more than %d", len(got), len(before))
 	}
 	must(t, Flush(ns))
-	if got := read(t, n, nil); len(got) != 204 {
+	if got := read(t, n, nil); len(got) != 205 {
 		t.Errorf("%d items after a flush, want the owned ones:\n%s", len(got), render(got))
 	}
 	must(t, table.Close())
