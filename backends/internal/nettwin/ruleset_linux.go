@@ -2,6 +2,7 @@ package nettwin
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/xtables"
@@ -23,13 +24,19 @@ func (t *Twin) loadRuleset(r *replica) (notes []string) {
 		more = []string{fmt.Sprintf("nftables ruleset is not in the twin: %v", err)}
 	}
 	notes = append(notes, more...)
+	seen := raw.Facts()
 	tables, err := xtables.Read(int(t.host.Fd()))
 	if err == nil {
+		xtables.Learn(tables, seen)
 		more, err = xtables.Load(int(t.ns.Fd()), tables)
 		notes = append(notes, more...)
 	}
 	if err != nil {
 		notes = append(notes, fmt.Sprintf("tables of iptables-legacy are not in the twin: %v", err))
+	}
+	if len(seen.Owners) > 0 {
+		notes = append(notes, fmt.Sprintf("rules that ask whose a packet is (%s) know inside who sends, but the host's take what leaves the twin for root's",
+			strings.Join(seen.Owners, ", ")))
 	}
 	return notes
 }

@@ -282,3 +282,36 @@ func TestRulesetInDifference(t *testing.T) {
 		t.Errorf("after a reset the rules are not the host's:\n%s", out)
 	}
 }
+
+// TestElementsOfSetsEnd: that the time of an element is up is no change, but that
+// it was deleted before is one.
+func TestElementsOfSetsEnd(t *testing.T) {
+	l := firewalled(t, `table inet f {
+	set bans { type ipv4_addr; flags timeout; elements = { 192.0.2.66 timeout 1500ms, 192.0.2.67 timeout 1h }
+	}
+}
+`)
+	l.mirror(t, Options{})
+	eventually(t, "the element has ended", func() bool {
+		out, err := l.inside.Run(t.Context(), "nft", "list", "set", "inet", "f", "bans")
+		must(t, err)
+		return !strings.Contains(out, "192.0.2.66")
+	})
+	if got := l.lines(t); len(got) != 0 {
+		t.Errorf("nobody changed anything, but:\n%s", strings.Join(got, "\n"))
+	}
+	do(t, l.inside, "nft delete element inet f bans '{ 192.0.2.67 }'")
+	if got := l.lines(t); len(got) != 1 || !strings.HasPrefix(got[0], "nft delete element inet f bans 0xc0000243 ") {
+		t.Errorf("after a deletion: %q", got)
+	}
+}
+
+// TestOwnersAreNoted: the host's rules about users see the relay, and say so.
+func TestOwnersAreNoted(t *testing.T) {
+	l := firewalled(t, "iptables -A OUTPUT -m owner --uid-owner 1000 -j ACCEPT\niptables-legacy -t mangle -A OUTPUT -m owner --gid-owner 5 -j ACCEPT")
+	l.mirror(t, Options{})
+	notes := strings.Join(l.twin.Notes(), "\n")
+	if want := "rules that ask whose a packet is (ip filter chain OUTPUT, ip mangle chain OUTPUT)"; !strings.Contains(notes, want) {
+		t.Errorf("no %q in the notes:\n%s", want, notes)
+	}
+}

@@ -49,12 +49,16 @@ func (t *Twin) record() (snapshot, error) {
 	if t.loop != nil {
 		own = t.loop.table
 	}
+	asked := uptime() // what has a lifetime may end while we read
 	items, err := nft.Ruleset(int(t.ns.Fd()), own)
 	if err != nil {
 		return nil, err
 	}
 	for _, i := range items {
 		s.add(KindNFT, i.Key, i.Text)
+		if i.Left > 0 {
+			s.add(kindEnd, i.Key+" "+i.Text, strconv.FormatInt(int64(asked+i.Left), 10))
+		}
 	}
 	chains, err := xtables.Chains(int(t.ns.Fd()))
 	if err != nil {
@@ -66,7 +70,8 @@ func (t *Twin) record() (snapshot, error) {
 	return s, nil
 }
 
-// kindEnd is when routes with a lifetime end, by [uptime]. It is no difference.
+// kindEnd is when routes and elements of sets with a lifetime end, by [uptime].
+// It is no difference.
 const kindEnd Kind = "end"
 
 // uptime is the clock that the kernel's timers go by.
@@ -76,9 +81,9 @@ func uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// ended reports a route of s that is gone because its time was up.
+// ended reports a route or element of s that is gone because its time was up.
 func (s snapshot) ended(d Difference) bool {
-	if d.Kind != KindRoute || d.Now != "" {
+	if d.Kind != KindRoute && d.Kind != KindNFT || d.Now != "" {
 		return false
 	}
 	at := s[kindEnd][d.Key+" "+d.Was]

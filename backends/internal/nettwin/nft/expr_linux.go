@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"bytes"
 	"encoding/binary"
 	"iter"
 	"slices"
@@ -166,50 +165,4 @@ func sendable(list []byte) []byte {
 		out = rtnl.Append(out, e.Type, v)
 	}
 	return out
-}
-
-// relinked copies the expressions of a rule with the numbers of interfaces that
-// it compares exchanged.
-func relinked(list []byte, links map[int]int) []byte {
-	list = bytes.Clone(list)
-	numbers := map[uint32]bool{} // registers that hold one
-	for name, e := range expressions(list) {
-		switch name {
-		case "meta":
-			key := e.num(unix.NFTA_META_KEY)
-			numbers[e.num(unix.NFTA_META_DREG)] = key == metaIIF || key == metaOIF
-		case "fib":
-			numbers[e.num(unix.NFTA_FIB_DREG)] = e.num(unix.NFTA_FIB_RESULT) == unix.NFT_FIB_RESULT_OIF
-		case "cmp":
-			if numbers[e.num(unix.NFTA_CMP_SREG)] {
-				exchange(e.value(unix.NFTA_CMP_DATA), links)
-			}
-		}
-	}
-	return list
-}
-
-// typeIfindex is nft(8)'s number for the type of an interface's number.
-const typeIfindex = 20
-
-// renumbered copies the elements of a set of interface numbers.
-func renumbered(set object, elements [][]byte, links map[int]int) [][]byte {
-	if set.num(unix.NFTA_SET_KEY_TYPE) != typeIfindex {
-		return elements
-	}
-	out := make([][]byte, len(elements))
-	for i, e := range elements {
-		out[i] = bytes.Clone(e)
-		exchange(object{attrs: out[i]}.value(unix.NFTA_SET_ELEM_KEY), links)
-	}
-	return out
-}
-
-// exchange replaces the number of an interface in place.
-func exchange(b []byte, links map[int]int) {
-	if len(b) == 4 {
-		if n, ok := links[int(binary.NativeEndian.Uint32(b))]; ok {
-			binary.NativeEndian.PutUint32(b, uint32(n))
-		}
-	}
 }

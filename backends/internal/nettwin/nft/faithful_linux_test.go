@@ -1,11 +1,14 @@
 package nft
 
 import (
+	"errors"
+	"net"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/netsandbox/netsandbox/backends/internal/netlab"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -229,6 +232,49 @@ func TestLoadIsFaithful(t *testing.T) {
 			same(t, listed(t, host), listed(t, twin))
 		})
 	}
+}
+
+// TestLoadIntoAUserNamespace loads all of them into a namespace that a shifted
+// user namespace owns, as that of a view is.
+func TestLoadIntoAUserNamespace(t *testing.T) {
+	host, _ := pair(t)
+	l := netlab.New()
+	t.Cleanup(func() { l.Close() })
+	twin, _ := shifted(t, l)
+	_, err := host.Run(t.Context(), "sh", "-c", "ip link del eth0; ip link del eth1")
+	must(t, err)
+	must(t, errors.Join(l.Wire(host, "eth0", twin, "eth0"), l.Wire(host, "eth1", twin, "eth1")))
+	for _, rules := range features {
+		apply(t, host, readable(rules))
+	}
+	raw, err := Read(int(host.NS().Fd()))
+	must(t, err)
+	links := map[int]int{}
+	for _, name := range []string{"eth0", "eth1"} {
+		links[linkNumber(t, host, name)] = linkNumber(t, twin, name)
+	}
+	notes, err := raw.Load(int(twin.NS().Fd()), links)
+	must(t, err)
+	if len(notes) != 0 {
+		t.Errorf("not loaded: %q", notes)
+	}
+	if links[linkNumber(t, host, "eth0")] == linkNumber(t, host, "eth0") {
+		t.Fatal("the links have the same numbers, and nothing had to be exchanged")
+	}
+	same(t, listed(t, host), listed(t, twin))
+}
+
+// linkNumber is that of a link.
+func linkNumber(t *testing.T, n *netlab.Node, link string) (index int) {
+	t.Helper()
+	must(t, n.Do(func() error {
+		i, err := net.InterfaceByName(link)
+		if err == nil {
+			index = i.Index
+		}
+		return err
+	}))
+	return index
 }
 
 func same(t *testing.T, want, got string) {

@@ -2,9 +2,11 @@ package nft
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +18,8 @@ import (
 type Item struct {
 	Key  string // "chain inet filter input"
 	Text string
+	// Left is how long the object lives by itself. 0: until it is deleted.
+	Left time.Duration
 }
 
 // Attributes and flags that x/sys lacks.
@@ -55,7 +59,7 @@ func Ruleset(ns int, skip *Table) ([]Item, error) {
 type reading struct{ items []Item }
 
 func (r *reading) add(key, text string) {
-	r.items = append(r.items, Item{key, strings.TrimSpace(text)})
+	r.items = append(r.items, Item{Key: key, Text: strings.TrimSpace(text)})
 }
 
 // rest is a digest of all attributes but some: what this package has no words
@@ -151,12 +155,34 @@ func (r *reading) set(t *rawTable, s rawSet) {
 	if s.num(unix.NFTA_SET_FLAGS)&unix.NFT_SET_EVAL == 0 {
 		var es []string
 		for _, e := range s.elements {
-			es = append(es, digest(e, unix.NFTA_SET_ELEM_EXPIRATION, unix.NFTA_SET_ELEM_EXPR, elemExprs)) // expressions count
+			if left := lifetime(e); left > 0 {
+				r.items = append(r.items, Item{"element " + t.String() + " " + s.name, elementText(e), left})
+				continue
+			}
+			es = append(es, elementSum(e))
 		}
 		slices.Sort(es) // a hash table has no order
 		text += fmt.Sprintf(" { %d elements #%.4x }", len(es), sha256.Sum256([]byte(strings.Join(es, "\n"))))
 	}
 	r.add("set "+t.String()+" "+s.name, text)
+}
+
+// elementSum is an element without its age and what it counts.
+func elementSum(e []byte) string {
+	return digest(e, unix.NFTA_SET_ELEM_EXPIRATION, unix.NFTA_SET_ELEM_EXPR, elemExprs)
+}
+
+func elementText(e []byte) string {
+	return valueText(object{attrs: e}.value(unix.NFTA_SET_ELEM_KEY)) + " " + elementSum(e)
+}
+
+// lifetime is what is left of an element's.
+func lifetime(e []byte) time.Duration {
+	b := rtnl.Find(e, unix.NFTA_SET_ELEM_EXPIRATION)
+	if len(b) < 8 {
+		return 0
+	}
+	return time.Duration(min(binary.BigEndian.Uint64(b), 1<<43)) * time.Millisecond // 278 years
 }
 
 // objectText leaves out what counters and quotas count.
