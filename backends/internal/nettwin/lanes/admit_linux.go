@@ -43,7 +43,11 @@ func (l *Lanes) Admit(f way.Flow) error {
 		return err
 	}
 	if !help || !ported(f.Proto) || f.Src.Port() == 0 || f.Dst.Port() == 0 {
-		return l.limit(way.ReversePath, f.Lane, "answers arrive on another interface than the host expects, and "+by)
+		reason := "answers arrive on another interface than the host expects, and " + by
+		if help {
+			reason += "; only a flow with ports can be let in"
+		}
+		return l.limit(way.ReversePath, f.Lane, reason)
 	}
 	if len(l.admits) >= admissions {
 		return l.limit(way.Load, f.Lane, fmt.Sprintf("%d flows with answers on another interface are open", admissions))

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // claim is a block's name, held. The listening socket dies with the process: it
@@ -20,6 +21,52 @@ type claim struct {
 }
 
 func (b block) socket() string { return fmt.Sprintf("@netsandbox/lanes/%d", b) }
+
+// begin claims a block of numbers and writes that down.
+func (l *Lanes) begin() error {
+	if err := l.connect(); err != nil || l.claim != nil {
+		return err
+	}
+	c, err := l.claimBlock()
+	if err != nil {
+		return err
+	}
+	l.step()
+	// What an owner of the block left that died is ours to remove: a name is
+	// claimed by one at a time.
+	err = l.intend(c.block)
+	l.step()
+	if err == nil {
+		_, err = l.kernel.sweep(c.block)
+	}
+	if err != nil {
+		return errors.Join(err, c.release())
+	}
+	c.serve(l.opt.Owner)
+	l.claim, l.checked = c, l.now()
+	return nil
+}
+
+// claimBlock takes the first block that nobody has, of those that do not clash
+// with the host, or else of those that have any number that does not.
+func (l *Lanes) claimBlock() (*claim, error) {
+	taken, err := l.taken()
+	if err != nil {
+		return nil, err
+	}
+	for _, enough := range []int{hops, 1} {
+		for b := range block(blocks) {
+			if taken.free(b) < enough {
+				continue
+			}
+			c, err := take(int(l.host.Fd()), b)
+			if !errors.Is(err, unix.EADDRINUSE) {
+				return c, err
+			}
+		}
+	}
+	return nil, &way.Limit{Kind: way.Load, Subject: "lanes", Reason: "every block of marks is in use on the host"}
+}
 
 // take binds a block's name. EADDRINUSE: somebody has it.
 func take(host int, b block) (*claim, error) {

@@ -63,11 +63,8 @@ func ruleConflict(r rule, text string) (out []Conflict) {
 			say(ConflictPref, fmt.Sprintf("it comes before %d; rules of lanes go before it", firstPref))
 		}
 	}
-	for b := range block(blocks) {
-		if r.mark.clashes(b.number(0)) {
-			say(ConflictMark, fmt.Sprintf("its mark is in the range of lanes (%#x); they take others", b.number(0)))
-			break
-		}
+	if n, ok := r.mark.inRange(); ok {
+		say(ConflictMark, fmt.Sprintf("its mark is in the range of lanes (%#x); they take others", n))
 	}
 	if _, ok := blockOf(r.table); ok {
 		say(ConflictTable, "its table is in the range of lanes; they take others")
@@ -79,9 +76,7 @@ func ruleConflict(r rule, text string) (out []Conflict) {
 }
 
 func (k *kernel) routeConflicts(six bool) ([]Conflict, error) {
-	m := make([]byte, unix.SizeofRtMsg)
-	m[0], m[5] = family(six), protocol
-	ms, err := k.dump(unix.RTM_GETROUTE, m, unix.SizeofRtMsg)
+	ms, err := k.dump(unix.RTM_GETROUTE, routesOf(six, 0), unix.SizeofRtMsg)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}

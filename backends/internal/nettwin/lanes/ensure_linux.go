@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,7 +39,7 @@ func (l *Lanes) ensure() error {
 			return fmt.Errorf("ensure lanes: %w", err)
 		}
 	}
-	l.checked = time.Now()
+	l.checked = l.now()
 	return nil
 }
 

@@ -51,6 +51,7 @@ func TestEnsureMakesAgain(t *testing.T) {
 		})
 	}
 	l.ip(t, "-6 addr add 2001:db8:2::2/64 dev eth1 nodad") // the flap took it
+	l.settled(t)
 	l.same(t, made)
 }
 

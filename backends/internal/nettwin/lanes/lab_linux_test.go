@@ -89,10 +89,30 @@ func newLab(t *testing.T) *lab {
 	l.run(t, l.gw2, "ip", "link set lo up") // proxy_ndp below needs no more
 	must(t, l.gw2.Sysctl("ipv6/conf/in/proxy_ndp", "1"))
 	l.eth0, l.eth1 = l.index(t, "eth0"), l.index(t, "eth1")
+	l.settled(t)
 	for _, network := range []string{"tcp4", "tcp6"} {
 		l.greet(t, network)
 	}
 	return l
+}
+
+// settled waits for the routes to the host's own IPv6 addresses, which the kernel
+// makes later, on its own time: loopback's, and two of each uplink.
+func (l *lab) settled(t *testing.T) {
+	t.Helper()
+	n := 0
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		must(t, l.host.Do(func() error {
+			rs, err := netlink.RouteListFiltered(netlink.FAMILY_V6,
+				&netlink.Route{Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+			n = len(rs)
+			return err
+		}))
+		if n == 5 {
+			return
+		}
+	}
+	t.Fatalf("%d routes to own IPv6 addresses, want 5", n)
 }
 
 // run runs nft with a ruleset, or another tool with the words of a line.

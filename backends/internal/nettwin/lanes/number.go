@@ -1,5 +1,7 @@
 package lanes
 
+import "fmt"
+
 // A number is mark and table of one lane:
 //
 //	31      24 23      16 15  14 13    8 7       0
@@ -52,4 +54,31 @@ func (m Mark) clashes(n uint32) bool {
 	// Who leaves the tag open marks bits of packets that may be anybody's; who names
 	// it has marks of the kind of ours, and a packet may carry both.
 	return m.matches(n) || m.Mask>>tagShift != 0 && (n^m.Value)&m.Mask&mask == 0
+}
+
+// inRange finds a number that a mark clashes with.
+func (m Mark) inRange() (uint32, bool) {
+	for b := range block(blocks) {
+		for hop := range hops {
+			if n := b.number(hop); m.clashes(n) {
+				return n, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// MarkConflicts says which marks that the host's packet filter uses are in the
+// range of lanes, as [Conflicts] does for rules.
+func MarkConflicts(marks []Mark) []Conflict {
+	var out []Conflict
+	for _, m := range marks {
+		if n, ok := m.inRange(); ok {
+			out = append(out, Conflict{
+				ConflictMark, fmt.Sprintf("mark %#x/%#x of the packet filter", m.Value, m.Mask),
+				fmt.Sprintf("it is in the range of lanes (%#x); they take others", n),
+			})
+		}
+	}
+	return out
 }

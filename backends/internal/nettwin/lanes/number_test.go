@@ -58,3 +58,10 @@ func TestMarkClashes(t *testing.T) {
 		})
 	}
 }
+
+func TestMarkConflicts(t *testing.T) {
+	got := MarkConflicts([]Mark{{0x4000, 0x4000}, {0x5b000102, ^uint32(0)}, {0x1, 0x1}})
+	if len(got) != 2 || got[0].Subject != "mark 0x5b000102/0xffffffff of the packet filter" || got[1].Kind != ConflictMark {
+		t.Errorf("got %+v, want the second and the third", got)
+	}
+}

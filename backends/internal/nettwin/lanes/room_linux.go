@@ -13,7 +13,7 @@ import (
 // room makes sure that one more lane may be made. The one longest not asked for
 // goes, of those that carry nothing: a socket whose mark has lost its rule would
 // go on by the host's own table, and one whose mark was given to another lane by
-// that.
+// that lane.
 func (l *Lanes) room(w way.Lane) error {
 	if len(l.lanes) < capacity {
 		return nil
@@ -24,11 +24,11 @@ func (l *Lanes) room(w way.Lane) error {
 	}
 	var oldest *lane
 	for _, ln := range l.lanes {
-		if ln.open == 0 && !busy[ln.number] && (oldest == nil || ln.used < oldest.used) {
+		if ln.open == 0 && !busy[ln.number] && (oldest == nil || ln.used.Before(oldest.used)) {
 			oldest = ln
 		}
 	}
-	if oldest == nil {
+	if oldest == nil || l.now().Sub(oldest.used) < grace {
 		return l.limit(way.Load, w, fmt.Sprintf("all %d lanes of the environment are in use", capacity))
 	}
 	if err := l.unmake(oldest); err != nil {

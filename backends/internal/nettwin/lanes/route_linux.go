@@ -118,14 +118,7 @@ func parseRoute(m []byte) route {
 // routes dumps one table, or with table 0 the routes of all tables that have our
 // protocol number.
 func (k *kernel) routes(six bool, table uint32) ([]route, error) {
-	m := make([]byte, unix.SizeofRtMsg)
-	m[0] = family(six)
-	if table == 0 {
-		m[5] = protocol
-	} else {
-		m = rtnl.AppendUint32(m, unix.RTA_TABLE, table)
-	}
-	ms, err := k.dump(unix.RTM_GETROUTE, m, unix.SizeofRtMsg)
+	ms, err := k.dump(unix.RTM_GETROUTE, routesOf(six, table), unix.SizeofRtMsg)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -138,6 +131,16 @@ func (k *kernel) routes(six bool, table uint32) ([]route, error) {
 		}
 	}
 	return out, nil
+}
+
+func routesOf(six bool, table uint32) []byte {
+	m := make([]byte, unix.SizeofRtMsg)
+	m[0] = family(six)
+	if table == 0 {
+		m[5] = protocol
+		return m
+	}
+	return rtnl.AppendUint32(m, unix.RTA_TABLE, table)
 }
 
 func (k *kernel) addRoute(r route) error    { return k.add(unix.RTM_NEWROUTE, r.request()) }

@@ -38,11 +38,7 @@ func (l *Lanes) Translated(f way.Flow) (netip.AddrPort, error) {
 	if !ported(f.Proto) {
 		return netip.AddrPort{}, nil
 	}
-	k, err := l.tracker()
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	m, err := k.get(ctGet, tracked(f))
+	m, err := l.entry(f)
 	if errors.Is(err, unix.ENOENT) {
 		return netip.AddrPort{}, nil
 	}
@@ -59,22 +55,21 @@ func (l *Lanes) Translated(f way.Flow) (netip.AddrPort, error) {
 	return got, nil
 }
 
-func (l *Lanes) tracker() (*kernel, error) {
+// entry reads what connection tracking has of a flow.
+func (l *Lanes) entry(f way.Flow) ([]byte, error) {
 	l.track.Lock()
 	defer l.track.Unlock()
-	if l.track.kernel != nil {
-		return l.track.kernel, nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	if l.track.closed {
 		return nil, fmt.Errorf("lanes: %w", os.ErrClosed)
 	}
-	k, err := dial(int(l.host.Fd()), unix.NETLINK_NETFILTER)
-	if err == nil {
+	if l.track.kernel == nil {
+		k, err := dial(int(l.host.Fd()), unix.NETLINK_NETFILTER)
+		if err != nil {
+			return nil, err
+		}
 		l.track.kernel = k
 	}
-	return k, err
+	return l.track.ask(ctGet, tracked(f))
 }
 
 // tracked asks for the entry of a flow by its original tuple.
