@@ -16,11 +16,15 @@ import (
 // captures lists what is taken from the twin now, each thing once, in the order
 // in which the rules stand: flows whose destination nat changed are told from the
 // others by the first rule that takes them.
-func (l *loopback) captures() []nft.Capture {
+//
+// That something inside listens needs no rule, for its socket comes first. Only
+// while an ended connection to it waits does the kernel not look for the listener,
+// so what the inside has is left out as soon as it is known.
+func (l *loopback) captures(inside []sockdiag.Socket) []nft.Capture {
 	var cs []nft.Capture
 	for _, s := range l.onHost {
 		sv := service{s.Proto, s.Addr.Port()}
-		if l.released[sv] {
+		if l.released[sv] || slices.ContainsFunc(inside, func(s sockdiag.Socket) bool { return service{s.Proto, s.Addr.Port()} == sv }) {
 			continue
 		}
 		allowed := slices.Contains(l.ports, sv.port)
@@ -36,7 +40,8 @@ func (l *loopback) captures() []nft.Capture {
 	for _, a := range l.servers {
 		at := netip.AddrPortFrom(a, dnsPort)
 		for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
-			if slices.ContainsFunc(l.onHost, func(s sockdiag.Socket) bool { return s.Proto == proto && s.Takes(at) }) {
+			takes := func(s sockdiag.Socket) bool { return s.Proto == proto && s.Takes(at) }
+			if slices.ContainsFunc(l.onHost, takes) && !slices.ContainsFunc(inside, takes) {
 				cs = l.capture(cs, nft.Direct, proto, a, dnsPort)
 			}
 		}

@@ -33,11 +33,11 @@ func TestCaptures(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		name     string
-		onHost   []string
-		ports    []uint16
-		released []service
-		want     []string
+		name   string
+		onHost []string
+		ports  []uint16
+		inside []string
+		want   []string
 	}{
 		{"an allowed port where nobody listens", nil, []uint16{80}, nil, nil},
 		{"an allowed port", []string{"tcp 127.0.0.1:80"}, []uint16{80}, nil, []string{"nat tcp 127.0.0.1:80", "tcp 127.0.0.1:80"}},
@@ -47,7 +47,8 @@ func TestCaptures(t *testing.T) {
 		{"IPv4 in an IPv6 socket", []string{"tcp [::ffff:127.0.0.1]:80"}, []uint16{80}, nil, []string{"nat tcp 127.0.0.1:80", "tcp 127.0.0.1:80"}},
 		{"two sockets on one address", []string{"tcp 127.0.0.1:80", "tcp 127.0.0.1:80"}, []uint16{80}, nil, []string{"nat tcp 127.0.0.1:80", "tcp 127.0.0.1:80"}},
 		{"datagrams", []string{"udp 192.0.2.2:80"}, []uint16{80}, nil, []string{"nat udp 192.0.2.2:80", "udp 192.0.2.2:80"}},
-		{"a released stream leaves the datagrams", []string{"tcp 127.0.0.1:80", "udp 127.0.0.1:80"}, []uint16{80}, []service{{unix.IPPROTO_TCP, 80}}, []string{"nat udp 127.0.0.1:80", "udp 127.0.0.1:80"}},
+		{"a stream that is released leaves the datagrams", []string{"tcp 127.0.0.1:80", "udp 127.0.0.1:80"}, []uint16{80}, []string{"tcp 127.0.0.1:80"}, []string{"nat udp 127.0.0.1:80", "udp 127.0.0.1:80"}},
+		{"a name server that is inside too", []string{"udp 127.0.0.53:53", "tcp 127.0.0.53:53"}, nil, []string{"udp 0.0.0.0:53"}, []string{"nat tcp 127.0.0.53:53", "tcp 127.0.0.53:53"}},
 		{"the socket of a client is no service", []string{"udp 0.0.0.0:40000"}, nil, nil, nil},
 		{"unless its port is allowed", []string{"udp 0.0.0.0:40000"}, []uint16{40000}, nil, []string{"nat udp 0.0.0.0:40000", "udp 0.0.0.0:40000"}},
 		{"a service behind nat on an address of its own", []string{"udp 127.0.0.11:47011"}, nil, nil, []string{"nat udp 127.0.0.11:47011"}},
@@ -59,11 +60,13 @@ func TestCaptures(t *testing.T) {
 			for _, s := range c.onHost {
 				l.onHost = append(l.onHost, on(s))
 			}
-			for _, s := range c.released {
-				l.released[s] = true
+			var inside []sockdiag.Socket
+			for _, s := range c.inside {
+				inside = append(inside, on(s))
 			}
+			l.release(inside)
 			var got []string
-			for _, s := range l.captures() {
+			for _, s := range l.captures(inside) {
 				words := map[nft.Flows]string{nft.Translated: "nat "}[s.Flows] + map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp"}[s.Proto]
 				got = append(got, fmt.Sprint(words, " ", netip.AddrPortFrom(s.Addr, s.Port)))
 			}

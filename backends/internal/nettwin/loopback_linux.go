@@ -42,6 +42,7 @@ type loopback struct {
 	answers    *answers
 	servers    []netip.Addr // name servers on the host's own addresses
 	diverts    [2]bool      // by "is IPv6": the host routes foreign destinations to itself
+	cut        bool         // nothing is captured
 
 	mu       sync.Mutex
 	onHost   []sockdiag.Socket // as of the last time it was asked
@@ -61,7 +62,7 @@ type service struct {
 // openLoopback makes sockets and table in the twin and begins to watch.
 func (t *Twin) openLoopback(host *network, servers []netip.Addr) (*loopback, error) {
 	l := &loopback{
-		relay: t.relay, servers: servers, gates: gates{}, diverts: host.diverts(),
+		relay: t.relay, servers: servers, gates: gates{}, diverts: host.diverts(), cut: t.opt.Cut,
 		released: map[service]bool{}, stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := l.open(int(t.ns.Fd()), int(t.host.Fd())); err != nil {
@@ -135,8 +136,13 @@ func (l *loopback) add(ports []uint16) error {
 	return l.refresh(true)
 }
 
-// refresh captures what the host offers and the inside does not.
+// refresh captures what the host offers and the inside does not. In a twin
+// without a way out nothing is: a listener of ours would accept before it could
+// refuse.
 func (l *loopback) refresh(askHost bool) error {
+	if l.cut {
+		return nil
+	}
 	if askHost {
 		host, err := l.host.Listening()
 		if err != nil {
@@ -147,10 +153,13 @@ func (l *loopback) refresh(askHost bool) error {
 			return err
 		}
 	}
-	if err := l.release(); err != nil {
+	inside, err := l.twin.Listening()
+	if err != nil {
 		return err
 	}
-	cs := l.captures()
+	inside = slices.DeleteFunc(inside, l.gates.own)
+	l.release(inside)
+	cs := l.captures(inside)
 	if slices.Equal(cs, l.current) {
 		return nil
 	}
@@ -165,20 +174,12 @@ func (l *loopback) refresh(askHost bool) error {
 // one given back when the listener ends, a check of a daemon that crashed inside
 // would be answered by the host's. A name server's is given back, since a stub
 // that is configured again closes and opens its sockets.
-func (l *loopback) release() error {
-	if len(l.ports) == 0 {
-		return nil
-	}
-	inside, err := l.twin.Listening()
-	if err != nil {
-		return err
-	}
+func (l *loopback) release(inside []sockdiag.Socket) {
 	for _, s := range inside {
-		if slices.Contains(l.ports, s.Addr.Port()) && !l.gates.own(s) {
+		if slices.Contains(l.ports, s.Addr.Port()) {
 			l.released[service{s.Proto, s.Addr.Port()}] = true
 		}
 	}
-	return nil
 }
 
 // taken lists the ports that the inside took over.

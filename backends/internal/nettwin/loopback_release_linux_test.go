@@ -133,3 +133,18 @@ func TestServiceEnds(t *testing.T) {
 		return got == "host again"
 	})
 }
+
+// TestCutTwinRelaysNothing: a check that only connects must fail where there is
+// no way out.
+func TestCutTwinRelaysNothing(t *testing.T) {
+	l := newLab(t, nstest.NFT)
+	greet(t, l.host, "127.0.0.1:7890", "host")
+	says(t, l.host, "127.0.0.53:53", "host")
+	l.mirror(t, Options{Relay: []uint16{7890}, Cut: true})
+	if got, err := l.ask("127.0.0.1:7890"); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("tcp: got %q, %v; want connection refused", got, err)
+	}
+	if got, err := l.datagram("127.0.0.53:53", "q"); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("udp: got %q, %v; want connection refused", got, err)
+	}
+}

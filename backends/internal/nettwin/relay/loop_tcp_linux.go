@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,10 +33,16 @@ func (r *Relay) serveStreams(f *os.File, kind LoopKind) error {
 	go func() {
 		for {
 			c, err := ln.Accept()
-			if errors.Is(err, net.ErrClosed) {
+			switch {
+			case errors.Is(err, net.ErrClosed):
 				return
-			}
-			if err == nil {
+			case err != nil: // no descriptor left, for one
+				time.Sleep(acceptPause)
+			case r.streams.Add(1) > maxStreams:
+				r.streams.Add(-1)
+				r.limit(&way.Limit{Kind: way.Load, Subject: "streams", Reason: fmt.Sprintf("more than %d at once", maxStreams)})
+				reset(c.(*net.TCPConn))
+			default:
 				go r.stream(c.(*net.TCPConn), kind)
 			}
 		}
@@ -42,7 +50,11 @@ func (r *Relay) serveStreams(f *os.File, kind LoopKind) error {
 	return nil
 }
 
+// acceptPause is the wait after an error of accept.
+const acceptPause = 5 * time.Millisecond
+
 func (r *Relay) stream(in *net.TCPConn, kind LoopKind) {
+	defer r.streams.Add(-1)
 	out, err := r.dialStream(in, kind)
 	if err != nil {
 		r.turnAway(err)
@@ -50,8 +62,6 @@ func (r *Relay) stream(in *net.TCPConn, kind LoopKind) {
 		return
 	}
 	r.counts.flows.Add(1)
-	r.streams.Add(1)
-	defer r.streams.Add(-1)
 	pipe(in, out)
 }
 
@@ -66,9 +76,6 @@ func (r *Relay) dialStream(in *net.TCPConn, kind LoopKind) (*net.TCPConn, error)
 	}
 	if err := r.admit(&p); err != nil {
 		return nil, err
-	}
-	if r.streams.Load() >= maxStreams {
-		return nil, &way.Limit{Kind: way.Load, Subject: p.to.String(), Reason: "too many streams are open"}
 	}
 	d := net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
 	c, err := d.DialContext(context.Background(), "tcp", p.to.String())

@@ -15,10 +15,11 @@ import (
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
-// Bounds of relayed datagrams.
+// Bounds of relayed datagrams. The inside decides how many there are.
 const (
-	maxLoopFlows = 1024 // clients and destinations of one socket
-	maxPending   = 64   // datagrams of a flow that wait for its socket
+	maxLoopFlows = 1024    // clients and destinations of one socket
+	maxPending   = 64      // datagrams of a flow that wait to be sent
+	maxWaiting   = 8 << 20 // bytes of all that wait
 )
 
 // datagrams is one socket that takes captured datagrams, and the flows that
@@ -63,6 +64,7 @@ func (d *datagrams) run() {
 			return
 		}
 		if err != nil {
+			time.Sleep(acceptPause)
 			continue
 		}
 		if at, ok := arrivedAt(oob[:on]); ok {
@@ -102,13 +104,25 @@ func (d *datagrams) take(k loopFlow, b []byte) {
 		}
 		f = &loopUDP{of: d, passage: passage{kind: d.kind, proto: unix.IPPROTO_UDP, client: k.client, at: k.at, to: k.at}, wait: make(chan []byte, maxPending)}
 		d.flows[k] = f
+		d.relay.udpFlows.Add(1)
 		go f.run(k)
 	}
-	select {
-	case f.wait <- b:
-	default:
-		d.relay.counts.dropped.Add(1)
+	if w := &d.relay.loop.waiting; w.Add(int64(len(b))) <= maxWaiting {
+		select {
+		case f.wait <- b:
+			return
+		default:
+		}
 	}
+	d.relay.loop.waiting.Add(-int64(len(b)))
+	d.relay.counts.dropped.Add(1)
+}
+
+// next is the datagram that waits first; false: there will be no more.
+func (f *loopUDP) next() ([]byte, bool) {
+	b, ok := <-f.wait
+	f.of.relay.loop.waiting.Add(-int64(len(b)))
+	return b, ok
 }
 
 // run lives as long as the flow.
@@ -130,6 +144,9 @@ func (f *loopUDP) run(k loopFlow) {
 	// As on a host where nobody is bound: its kernel says so to the client.
 	f.unreachable()
 	f.of.drop(k, f)
+	for ok := true; ok; {
+		_, ok = f.next()
+	}
 }
 
 // drop forgets a flow. Nothing is sent to it any more, so its channel ends.
@@ -138,6 +155,7 @@ func (d *datagrams) drop(k loopFlow, f *loopUDP) {
 	defer d.mu.Unlock()
 	delete(d.flows, k)
 	close(f.wait)
+	d.relay.udpFlows.Add(-1)
 }
 
 // open makes the socket and sends the first datagram, by which the host's kernel
@@ -159,7 +177,8 @@ func (f *loopUDP) open() error {
 		return f.unanswered(err)
 	}
 	f.out = out
-	if _, err = out.Write(<-f.wait); err == nil {
+	first, _ := f.next() // there is one: it began the flow
+	if _, err = out.Write(first); err == nil {
 		err = r.confirm(f.passage, addrOf(out.LocalAddr()))
 	}
 	if err != nil {
@@ -173,7 +192,11 @@ func (f *loopUDP) open() error {
 // outward sends what the client sends until the flow is dropped. A refusal comes
 // back as an error of the next read.
 func (f *loopUDP) outward() {
-	for b := range f.wait {
+	for {
+		b, ok := f.next()
+		if !ok {
+			return
+		}
 		f.out.SetReadDeadline(time.Now().Add(udpIdle))
 		_, _ = f.out.Write(b)
 	}
@@ -181,18 +204,24 @@ func (f *loopUDP) outward() {
 
 // inward sends the answers until the flow is idle.
 func (f *loopUDP) inward() {
-	buf := make([]byte, 64<<10)
-	f.out.SetReadDeadline(time.Now().Add(udpIdle))
+	rc, err := f.out.SyscallConn()
+	if err != nil {
+		return
+	}
 	for {
-		n, err := f.out.Read(buf)
+		f.out.SetReadDeadline(time.Now().Add(udpIdle))
+		buf, n, err := receive(rc)
 		switch {
+		case buf == nil:
+			return // idle
 		case err == nil:
-			f.out.SetReadDeadline(time.Now().Add(udpIdle))
 			f.of.relay.loop.reply(f.at, f.client, buf[:n])
 		case errors.Is(err, unix.ECONNREFUSED):
 			f.of.relay.counts.refused.Add(1)
 			f.unreachable()
-		default:
+		}
+		buffers.Put(buf)
+		if err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 			return
 		}
 	}

@@ -34,7 +34,8 @@ const (
 type loopback struct {
 	raw       [2]*os.File // by "is IPv6"
 	questions *questions
-	diverts   atomic.Bool // the host routes some foreign destinations to itself
+	waiting   atomic.Int64 // bytes of datagrams
+	diverts   atomic.Bool  // the host routes some foreign destinations to itself
 }
 
 // serveLoopback takes over one socket of the twin's loopback. Raw sockets and the
