@@ -146,12 +146,20 @@ func (o observer) run(ctx context.Context, where backends.Where, p backends.Prob
 	}
 	a := circuit.Answer{Ran: true, OK: out.OK(), Reason: why(out)}
 	if !a.OK && len(out.Unproven) > 0 {
-		return circuit.Answer{Reason: "the twin cannot do as the host would: " + some(out.Unproven)}, out.Took
+		return circuit.Answer{Reason: unlike(where) + some(out.Unproven)}, out.Took
 	}
 	if p, ok := o.wanted(ctx, a); ok {
 		return circuit.Answer{Reason: "needs " + p + ", which views hide"}, out.Took
 	}
 	return a, out.Took
+}
+
+// unlike introduces what makes an answer of a world none of the host's.
+func unlike(where backends.Where) string {
+	if where == backends.InJail {
+		return "a canary is not treated as its user would be: "
+	}
+	return "the twin cannot do as the host would: "
 }
 
 // some joins what a reader can take in on one line.

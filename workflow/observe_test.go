@@ -78,6 +78,11 @@ func TestLimitsOfTheTwin(t *testing.T) {
 			circuit.Preserved, "",
 		},
 		{
+			"both views fail, and a canary is somebody else to the host",
+			worlds{backends.InCandidate: fails, backends.InControl: fails, backends.InJail: failsLimit},
+			circuit.Unverifiable, "fails on an unchanged twin too, and the host cannot tell: a canary is not treated as its user would be: " + limited[0],
+		},
+		{
 			"the way could not be made",
 			worlds{backends.InCandidate: cannot, backends.InControl: passes},
 			circuit.Unverifiable, "candidate view: no room",

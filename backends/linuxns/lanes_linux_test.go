@@ -100,6 +100,42 @@ func TestFailuresThatProveSomething(t *testing.T) {
 	}
 }
 
+// TestFirewallsThatAskTooMuch: a filter of the host's that looks at the way back, or
+// at who sends, sees something else of a view's traffic than of the host's own. For
+// the first a candidate's outcome says so. For the second the control view fails
+// likewise, and the outcome against the host says that it proves nothing either.
+func TestFirewallsThatAskTooMuch(t *testing.T) {
+	uplinks(t)
+	run(t, "nft", `
+table inet asks {
+	chain pre {
+		type filter hook prerouting priority -290
+		meta nfproto ipv6 fib saddr . mark . iif oif missing drop
+	}
+	chain out {
+		type filter hook output priority 0
+		meta skuid != 1000 ip daddr `+server4+` reject
+	}
+}`)
+	e := newEnv(t)
+	if got := e.canary(backends.InCandidate, asked(server6)); !got.OK() {
+		t.Errorf("the host's own way: %+v", got)
+	}
+	e.must("ip", "-6", "route", "replace", "default", "via", "2001:db8:2::1")
+	got := e.canary(backends.InCandidate, asked(server6))
+	if got.OK() || !slices.ContainsFunc(got.Unproven, func(s string) bool { return strings.Contains(s, "inet asks chain pre") }) {
+		t.Errorf("another interface: %+v", got)
+	}
+	p := asked(server4)
+	p.UID, p.GID = 1000, 1000
+	for _, where := range []backends.Where{backends.InCandidate, backends.InControl, backends.InJail} {
+		got := e.canary(where, p)
+		if got.OK() || (len(got.Unproven) > 0) != (where == backends.InJail) {
+			t.Errorf("in %s: %+v", where, got)
+		}
+	}
+}
+
 // TestNoVerdictWithoutATwin: what the inside changed is gone with a twin that was
 // lost, and a twin without its relay has no way out.
 func TestNoVerdictWithoutATwin(t *testing.T) {

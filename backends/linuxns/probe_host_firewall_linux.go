@@ -29,7 +29,7 @@ func wayBack(h *hostNet) (backends.Finding, error) {
 
 // owners names packet filters that ask who sends. In a twin they see the view's
 // processes; on the host they see the process that carries its traffic, which is
-// root's and in a cgroup of its own.
+// root's and in a cgroup of its own, and canaries with ids of their own.
 func owners(h *hostNet) (backends.Finding, error) {
 	seen, err := h.firewall()
 	if err != nil {
@@ -39,7 +39,7 @@ func owners(h *hostNet) (backends.Finding, error) {
 		return fine("no packet filter asks who sends")
 	}
 	return lesser("an exception for root, where root may do what the named users may",
-		"%s: on the host root sends what a view sends; a circuit that is refused for that is Unverifiable", listed(seen.Owners))
+		"%s: on the host root sends what a view sends, and a canary is nobody; a circuit that is refused for that is Unverifiable", listed(seen.Owners))
 }
 
 // transparentProxy says where the host sends its own processes' traffic instead. A

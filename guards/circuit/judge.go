@@ -48,6 +48,9 @@ func Judge(d Definition, e Evidence) (r Result, reason string, sensitive bool) {
 		return Lost, e.Candidate.Reason, sensitive
 	case e.Host.Ran && e.Host.OK:
 		return Unverifiable, "fails on an unchanged twin too: " + e.Control.Reason, sensitive
+	case !e.Host.Ran:
+		// Whether the twin is to blame or the circuit never worked, only the host knows.
+		return Unverifiable, "fails on an unchanged twin too, and the host cannot tell: " + e.Host.Reason, sensitive
 	default:
 		// Failed before and fails now. A required circuit that never worked cannot
 		// vouch for a change.

@@ -80,7 +80,7 @@ func TestJudge(t *testing.T) {
 		{
 			name: "failed before on the twin, the host could not be asked", kind: Canary,
 			evidence: Evidence{Candidate: no, Control: no, Cut: no, Host: none},
-			want:     Lost, reason: "failed before the change too: connection refused", sensitive: true,
+			want:     Unverifiable, reason: "fails on an unchanged twin too, and the host cannot tell: no room", sensitive: true,
 		},
 		{
 			name: "fails with nothing to compare it with", kind: Canary,

@@ -90,8 +90,27 @@ func (h *Holder) canary(c *wire.Conn, who wire.Caller, where backends.Where, pac
 	if err != nil {
 		return err
 	}
+	if where == backends.InJail && !out.OK() {
+		out.Unproven = h.strangers()
+	}
 	r.Outcome = &out
 	return nil
+}
+
+// strangers names the packet filters of the host to which a canary is somebody
+// else than its circuit's user: in its user namespace ids are others.
+func (h *Holder) strangers() (lines []string) {
+	if !h.mode.UserNS() {
+		return nil
+	}
+	seen, err := h.firewall.look()
+	if err != nil {
+		return nil // and the answer stands: there need not be any such filter
+	}
+	for _, chain := range seen.Owners {
+		lines = append(lines, chain+": it asks who sends, and a canary is nobody that the host knows")
+	}
+	return lines
 }
 
 // world gathers what a canary's view is made from. A candidate needs a live

@@ -9,9 +9,9 @@ import (
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 )
 
-// firewall answers what lanes have to know of the host's packet filter. To read
-// one with ten thousand rules takes a while, so one reading serves the questions
-// of a moment.
+// firewall answers what has to be known of the host's packet filters. To read one
+// with ten thousand rules takes a while, so one reading serves the questions of a
+// moment.
 type firewall struct {
 	ns int // the host's network namespace
 

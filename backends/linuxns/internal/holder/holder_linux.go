@@ -42,9 +42,11 @@ type Holder struct {
 	frozen int
 	thawed *sync.Cond
 	twin   *nettwin.Twin
-	host   *os.File     // the host's network namespace
-	ways   *lanes.Lanes // what twins make the host do
-	dates  dates
+	host   *os.File // the host's network namespace
+	// firewall knows the host's packet filters.
+	firewall *firewall
+	ways     *lanes.Lanes // what twins make the host do
+	dates    dates
 	// builder is started by the first build.
 	builder *builder.Thread
 	notes   []string // of the choice of mode

@@ -102,6 +102,7 @@ func (h *Holder) network() (err error) {
 	if err := h.tidy(); err != nil {
 		fmt.Fprintln(os.Stderr, "holder: tidy:", err)
 	}
+	h.firewall = &firewall{ns: int(h.host.Fd())}
 	h.ways, err = h.openWays()
 	return err
 }

@@ -14,9 +14,8 @@ import (
 // openWays prepares what twins may make the host's kernel do. All twins of an
 // environment share it; nothing is made before the first of them needs it.
 func (h *Holder) openWays() (*lanes.Lanes, error) {
-	f := &firewall{ns: int(h.host.Fd())}
 	return lanes.Open(h.host, lanes.Options{
-		Record: h.dir.Path(envdir.Lanes), Owner: h.spec.Name, Marks: f.marks, Filters: f.filters,
+		Record: h.dir.Path(envdir.Lanes), Owner: h.spec.Name, Marks: h.firewall.marks, Filters: h.firewall.filters,
 	})
 }
 
