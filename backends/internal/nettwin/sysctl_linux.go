@@ -82,30 +82,46 @@ func readSysctl(path string, buf []byte) (string, bool) {
 // copySysctls gives the calling thread's namespace the values of the host, and
 // returns the names of those that it would not take.
 func copySysctls(host map[string]string) []string {
+	var wanted []string
+	for _, name := range slices.SortedFunc(maps.Keys(host), allFirst) {
+		if !ownSysctls[name[strings.LastIndexByte(name, '/')+1:]] {
+			wanted = append(wanted, name)
+		}
+	}
+	// Some are held against others: the range of local ports against where
+	// unprivileged ones begin. So what was refused is tried once more.
+	var refused []string
+	for _, name := range writeSysctls(host, writeSysctls(host, wanted)) {
+		refused = append(refused, dotted(name))
+	}
+	return refused
+}
+
+// writeSysctls returns the names that were refused.
+func writeSysctls(host map[string]string, names []string) []string {
 	var refused []string
 	buf := make([]byte, 4096)
-	for _, name := range slices.SortedFunc(maps.Keys(host), allFirst) {
-		if ownSysctls[name[strings.LastIndexByte(name, '/')+1:]] {
-			continue
-		}
+	for _, name := range names {
 		p := filepath.Join(sysctlRoot, name)
 		// Read again now: writing conf/all changes every interface.
 		if v, ok := readSysctl(p, buf); !ok || v == host[name] {
 			continue // not there, or not to be set, except in the initial namespace
 		}
 		if err := writeSysctl(name, host[name]); err != nil {
-			refused = append(refused, dotted(name))
+			refused = append(refused, name)
 		}
 	}
 	return refused
 }
 
 // allFirst orders conf/all before conf/default before the interfaces, whatever
-// their names: a write to the former is passed on to the latter.
+// their names: a write to the former is passed on to the latter. And forwarding
+// before the others, for a router takes no redirects (accept_redirects).
 func allFirst(a, b string) int { return strings.Compare(allKey(a), allKey(b)) }
 
 func allKey(name string) string {
 	name = strings.Replace(name, "/conf/all/", "/conf/\x00/", 1)
+	name = strings.Replace(name, "/\x00/forwarding", "/\x00/\x00", 1)
 	return strings.Replace(name, "/conf/default/", "/conf/\x01/", 1)
 }
 
