@@ -87,7 +87,7 @@ func (g gates) openFamily(twin int, to *relay.Process, six, diverts bool) error 
 // handOver gives a socket to the relay.
 func handOver(to *relay.Process, kind relay.LoopKind, f *os.File) error {
 	defer f.Close()
-	if _, err := to.Do(relay.Request{Listen: &relay.Listen{Network: string(kind)}}, f); err != nil {
+	if _, err := to.Do(relay.Request{Listen: &relay.Listen{Kind: kind}}, f); err != nil {
 		return fmt.Errorf("hand over socket for %s: %w", kind, err)
 	}
 	return nil

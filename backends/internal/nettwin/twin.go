@@ -17,8 +17,8 @@ var ErrRelayGone = errors.New("relay process is gone")
 
 // Options says how a twin is made.
 type Options struct {
-	// Relay lists TCP ports on the host's loopback, and on its own addresses,
-	// that are reachable from the twin. Port 22 only ever comes from here.
+	// Relay lists ports of TCP and UDP on the host's loopback, and on its own
+	// addresses, that are reachable from the twin. Port 22 only ever comes from here.
 	Relay []uint16
 	// Resolvers lists loopback name servers whose port 53 is reachable from the
 	// twin. Nil: those that ResolvConf names.

@@ -6,36 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
-
-// LoopQuestion is what the relay asks about one flow. The kernel answers it to
-// nobody but CAP_NET_ADMIN, which the relay must not have.
-type LoopQuestion struct {
-	What  LoopAsk        `json:"what"`
-	Proto uint8          `json:"proto"`
-	Src   netip.AddrPort `json:"src"`
-	Dst   netip.AddrPort `json:"dst"`
-}
-
-// LoopAsk names a question.
-type LoopAsk string
-
-// The questions.
-const (
-	LoopOriginal  LoopAsk = "original"  // in the twin: where did Src send what arrived at Dst?
-	LoopTreatment LoopAsk = "treatment" // on the host: where did what Src sent to Dst go?
-	LoopPeer      LoopAsk = "peer"      // on the host: is there a socket with the address Dst that is connected to Src?
-)
-
-// LoopAnswer is the answer to one question.
-type LoopAnswer struct {
-	To    netip.AddrPort `json:"to,omitzero"`
-	There bool           `json:"there,omitempty"`
-	Err   string         `json:"err,omitempty"`
-}
 
 // maxQuestion bounds a message of the conversation.
 const maxQuestion = 1 << 10

@@ -13,23 +13,6 @@ import (
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
-// LoopKind says what a socket is for that the twin hands over: how the packets
-// that it takes came to be sent to the twin itself.
-type LoopKind string
-
-// The kinds of socket. Streams are accepted and datagrams received by transparent
-// sockets, so their local address is the destination as the twin's nat left it.
-const (
-	LoopStreams         LoopKind = "streams"
-	LoopDatagrams       LoopKind = "datagrams"
-	TranslatedStreams   LoopKind = "translated streams" // nat in the twin made the destination a local one
-	TranslatedDatagrams LoopKind = "translated datagrams"
-	DivertedStreams     LoopKind = "diverted streams" // routed to lo with a foreign destination
-	DivertedDatagrams   LoopKind = "diverted datagrams"
-	LoopAnswers         LoopKind = "answers"   // a raw socket in the twin
-	LoopQuestions       LoopKind = "questions" // our end of a [LoopQuestion] conversation
-)
-
 // loopback is what the relay serves the twin's loopback with.
 type loopback struct {
 	raw       [2]*os.File // by "is IPv6"
@@ -41,7 +24,7 @@ type loopback struct {
 // serveLoopback takes over one socket of the twin's loopback. Raw sockets and the
 // conversation come before the sockets that need them.
 func (r *Relay) serveLoopback(l Listen, f *os.File) error {
-	switch kind := LoopKind(l.Network); kind {
+	switch kind := l.Kind; kind {
 	case LoopStreams, TranslatedStreams, DivertedStreams:
 		if kind == DivertedStreams {
 			r.loop.diverts.Store(true)

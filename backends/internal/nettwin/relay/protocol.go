@@ -21,7 +21,7 @@ const maxMessage = 64 << 10
 type Request struct {
 	// Interface hands over one TAP; its descriptor comes with the packet.
 	Interface *Interface `json:"interface,omitempty"`
-	// Listen hands over a socket that listens in the twin.
+	// Listen hands over a socket that serves the twin's loopback.
 	Listen *Listen `json:"listen,omitempty"`
 	// Allow replaces the list of host services on loopback that may be dialled.
 	Allow *Allow `json:"allow,omitempty"`
@@ -56,20 +56,16 @@ type NextHop struct {
 	MAC  []byte     `json:"mac"`
 }
 
-// Listen is a socket in the twin's loopback.
+// Listen is a socket that serves the twin's loopback.
 type Listen struct {
-	Network string `json:"network"` // "tcp" or "udp"
-	// To is where datagrams go. The kernel tells the original destination of a
-	// redirected stream (SO_ORIGINAL_DST) but not of a datagram, so every
-	// datagram socket has one fixed destination.
-	To netip.AddrPort `json:"to,omitzero"`
+	Kind LoopKind `json:"kind"`
 }
 
 // Allow is the list of host services that the twin may reach on loopback and
 // on the host's own addresses.
 type Allow struct {
-	Ports []uint16         `json:"ports,omitempty"` // TCP, on any address of the host
-	Exact []netip.AddrPort `json:"exact,omitempty"` // TCP, on this address only
+	Ports []uint16         `json:"ports,omitempty"` // on any address of the host
+	Exact []netip.AddrPort `json:"exact,omitempty"` // on this address only
 }
 
 // Start says how to serve.
