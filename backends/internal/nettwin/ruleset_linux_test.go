@@ -171,6 +171,7 @@ func TestCandidateFirewall(t *testing.T) {
 		{"a reset for the port", "iptables -I OUTPUT -p tcp --dport 80 -j REJECT --reject-with tcp-reset\nip6tables -I OUTPUT -p tcp --dport 80 -j REJECT --reject-with tcp-reset", [2]outcome{refused, refused}},
 		{"a second firewall", "nft 'add table inet mine; add chain inet mine in { type filter hook input priority 5; policy drop; }'", [2]outcome{silence, silence}},
 		{"answers dropped before routing", "nft 'add table ip6 mine; add chain ip6 mine pre { type filter hook prerouting priority -300; }; add rule ip6 mine pre tcp sport 80 drop'", [2]outcome{answered, silence}},
+		{"answers dropped at the link", "nft 'add table netdev mine; add chain netdev mine in { type filter hook ingress device eth0 priority 0; }; add rule netdev mine in tcp sport 80 drop'", [2]outcome{silence, silence}},
 		{"iptables-legacy beside it", "iptables-legacy -A OUTPUT -p tcp --dport 80 -j DROP\nip6tables-legacy -P INPUT DROP", [2]outcome{silence, silence}},
 		{"translated to a closed port", "iptables -t nat -A OUTPUT -p tcp --dport 80 -j DNAT --to-destination 203.0.113.80:81", [2]outcome{refused, answered}},
 		{"no default routes", "ip route del default\nip -6 route del default", [2]outcome{unreachable, unreachable}},
@@ -238,6 +239,22 @@ func TestFirewalledHostsReachOut(t *testing.T) {
 				t.Errorf("nobody changed anything, but:\n%s", strings.Join(got, "\n"))
 			}
 		})
+	}
+}
+
+// TestTableOfOurName: the twin's own table is not mixed with one of the host's.
+func TestTableOfOurName(t *testing.T) {
+	l := firewalled(t, "table inet "+tableName+" {\nchain in {\ntype filter hook input priority 0; tcp dport 7890 drop\n}\n}\ntable inet other {\n}\n")
+	l.mirror(t, Options{Relay: []uint16{7890}})
+	if notes := strings.Join(l.twin.Notes(), "\n"); !strings.Contains(notes, "nftables table inet "+tableName+" is not in the twin") {
+		t.Errorf("notes %q", notes)
+	}
+	if out, err := l.inside.Run(t.Context(), "nft", "list", "table", "inet", "other"); err != nil {
+		t.Errorf("the other table: %v: %s", err, out)
+	}
+	fine := [2]outcome{answered, answered}
+	if got := meets(l.inside, fine); got != fine {
+		t.Errorf("v4 and v6: %q", got)
 	}
 }
 

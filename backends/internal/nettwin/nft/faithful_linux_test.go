@@ -287,6 +287,28 @@ func same(t *testing.T, want, got string) {
 	}
 }
 
+// TestOwnersOfTables: a table that a socket of the host owns is anybody's in the
+// twin, and does not go with the socket.
+func TestOwnersOfTables(t *testing.T) {
+	host, twin := pair(t)
+	table, err := Make(int(host.NS().Fd()), "owned", true)
+	must(t, err)
+	if !table.Owned {
+		t.Fatal("this kernel has no owned tables")
+	}
+	if notes := load(t, host, twin); len(notes) != 0 {
+		t.Errorf("not loaded: %q", notes)
+	}
+	must(t, table.Close())
+	if out := listed(t, twin); !strings.Contains(out, "table inet owned {") || strings.Contains(out, "flags") {
+		t.Errorf("the twin has\n%s", out)
+	}
+	nft(t, twin, "flush", "ruleset")
+	if out := listed(t, twin); out != "" {
+		t.Errorf("after a flush:\n%s", out)
+	}
+}
+
 // TestLifetimesGoOn: an element has the time left that it has on the host.
 func TestLifetimesGoOn(t *testing.T) {
 	host, twin := pair(t)

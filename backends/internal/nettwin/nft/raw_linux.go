@@ -50,7 +50,8 @@ func (t *rawTable) set(name string) *rawSet {
 	return nil
 }
 
-// Read dumps the ruleset of the namespace ns. A kernel without nf_tables has none.
+// Read dumps the ruleset of the namespace ns. A kernel without nf_tables has
+// none: it lacks the protocol, or nobody answers for the subsystem.
 func Read(ns int) (*Raw, error) {
 	s, err := open(ns)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -60,6 +61,9 @@ func Read(ns int) (*Raw, error) {
 		return nil, err
 	}
 	defer s.Close()
+	if _, err := s.generation(); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		return &Raw{}, nil
+	}
 	var r *Raw
 	// The dumps are no transaction. One that somebody commits between two of them
 	// is seen by its number; on a host that changes all the time the last stands.

@@ -90,10 +90,25 @@ func give(t *testing.T, n *netlab.Node, commands string) (failed []string) {
 	return failed
 }
 
-// TestLoadOfIptables compares what each tool says of host and twin.
+// TestLoadOfIptables compares what each tool says of host and twin, in a namespace
+// of ours and in one that a user namespace owns.
 func TestLoadOfIptables(t *testing.T) {
+	t.Run("ours", func(t *testing.T) {
+		host, twin := pair(t)
+		compareTools(t, host, twin)
+	})
+	t.Run("of a user namespace", func(t *testing.T) {
+		host, _ := pair(t)
+		l := netlab.New()
+		t.Cleanup(func() { l.Close() })
+		twin, _ := shifted(t, l)
+		compareTools(t, host, twin)
+	})
+}
+
+func compareTools(t *testing.T, host, twin *netlab.Node) {
+	t.Helper()
 	tools := []string{"iptables", "ip6tables", "ebtables", "arptables"}
-	host, twin := pair(t)
 	for _, tool := range tools {
 		nstest.Require(t, nstest.Tool(tool))
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/userns"
@@ -20,7 +22,7 @@ func Load(ns int, ts []*Table) (notes []string, err error) {
 			continue
 		}
 		if err := t.load(ns); err != nil {
-			notes = append(notes, fmt.Sprintf("table %s of %s-legacy is not in the twin: %v", t.name, t.family.tool, err))
+			notes = append(notes, fmt.Sprintf("table %s of %s-legacy is not in the twin: %v%s", t.name, t.family.tool, err, t.references()))
 		}
 	}
 	return notes, nil
@@ -47,6 +49,27 @@ func (t *Table) load(ns int) error {
 			return t.addCounters(fd)
 		})
 	})
+}
+
+// references names matches and targets that need what no twin has, since the
+// kernel says no more than "no such file", and refuses the whole table.
+func (t *Table) references() string {
+	var names []string
+	add := func(x extension) {
+		if slices.Contains([]string{"set", "SET", "nfacct"}, x.Name) && !slices.Contains(names, x.Name) {
+			names = append(names, x.Name)
+		}
+	}
+	for e := range t.walk() {
+		for m := range e.matches() {
+			add(m)
+		}
+		add(e.target())
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return " (it has rules with " + strings.Join(names, ", ") + ")"
 }
 
 // owner is who must replace the table: the owner match is taken from nobody

@@ -24,7 +24,7 @@ type family struct {
 	offsets int // of target_offset and next_offset in it
 }
 
-// The structures ipt_entry, ip6t_entry and arpt_entry end alike: target_offset,
+// Sizes and places are those of 64-bit kernels. The structures ipt_entry, ip6t_entry and arpt_entry end alike: target_offset,
 // next_offset, comefrom, counters, matches and target.
 var families = []*family{
 	{

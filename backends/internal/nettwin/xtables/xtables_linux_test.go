@@ -1,6 +1,7 @@
 package xtables
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"os"
@@ -129,6 +130,36 @@ func TestLoadIsFaithful(t *testing.T) {
 	load(t, host, twin) // over tables that are there
 	if got := saved(t, twin); got != want {
 		t.Errorf("the second time:\n%s", strings.Join(nstest.Difference(want, got), "\n"))
+	}
+}
+
+// TestArptables has no tool to make rules with, so it makes a table itself.
+func TestArptables(t *testing.T) {
+	_, host, twin := pair(t)
+	arp := families[2]
+	must(t, host.Do(func() error {
+		return arp.withSocket(func(fd int) error {
+			was, _, err := arp.info(fd, "filter")
+			if err != nil {
+				return err
+			}
+			mine := was.fresh()
+			// The policy of the first hook, INPUT, is in the data of the first target.
+			binary.NativeEndian.PutUint32(mine.entries[arp.head+targetHeader:], ^uint32(0)) // -NF_DROP - 1
+			return mine.replace(fd, nil, was.count)
+		})
+	}))
+	load(t, host, twin)
+	want := []Item{
+		{"chain arp filter INPUT", "policy DROP { 0 rules #e3b0c442 }"},
+		{"chain arp filter OUTPUT", "policy ACCEPT { 0 rules #e3b0c442 }"},
+	}
+	if got := items(t, twin); len(got) < 2 || !slices.Equal(got[:2], want) {
+		t.Errorf("the twin has %v, want %v", got, want)
+	}
+	must(t, Clear(int(twin.NS().Fd())))
+	if got := items(t, twin); len(got) != 0 {
+		t.Errorf("after a clearing: %v", got)
 	}
 }
 
