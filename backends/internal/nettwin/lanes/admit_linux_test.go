@@ -145,8 +145,8 @@ func TestAdmitDatagrams(t *testing.T) {
 // interface. It really does, and no rule of ours would help.
 func TestFilterRulesAreLimits(t *testing.T) {
 	l := newLab(t)
-	l.run(t, l.host, "nft", `table inet rp { chain in { type filter hook prerouting priority -290; meta nfproto ipv6 fib saddr . mark . iif oif missing drop; }; }`)
-	ls := l.lanes(t, Options{Filters: func() ([]string, error) { return []string{"fib saddr . mark . iif oif missing drop"}, nil }})
+	l.run(t, l.host, "nft", `table ip6 rp { chain in { type filter hook prerouting priority -290; fib saddr . mark . iif oif missing drop; }; }`)
+	ls := l.lanes(t, Options{Filters: func() ([]string, error) { return []string{"ip6 rp chain in"}, nil }})
 	for _, c := range []struct {
 		name string
 		lane way.Lane
@@ -155,6 +155,7 @@ func TestFilterRulesAreLimits(t *testing.T) {
 	}{
 		{"by the host's own interface", l.via("2001:db8:1::1", l.eth0), "2001:db8:1::2", false},
 		{"by another", l.via("2001:db8:2::1", l.eth1), "2001:db8:2::2", true},
+		{"by another, of the other family", l.via("198.51.100.1", l.eth1), "198.51.100.2", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mark, err := ls.Lane(c.lane)
@@ -163,7 +164,7 @@ func TestFilterRulesAreLimits(t *testing.T) {
 			defer unix.Close(fd)
 			if err := ls.Admit(flow(c.lane, at)); c.lost {
 				limit := wantLimit(t, err, way.ReversePath)
-				if !strings.Contains(limit.Reason, "fib saddr") || limit.Subject != "eth1 via 2001:db8:2::1" {
+				if !strings.Contains(limit.Reason, "ip6 rp chain in") || limit.Subject != "eth1 via 2001:db8:2::1" {
 					t.Errorf("the limit says %q of %q", limit.Reason, limit.Subject)
 				}
 			} else {

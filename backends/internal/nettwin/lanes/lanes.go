@@ -8,9 +8,10 @@ type Options struct {
 	// Marks lists the marks that the host's packet filter reads or writes; numbers
 	// keep clear of them. What it says is kept until [Lanes.Ensure].
 	Marks func() ([]Mark, error)
-	// Filters names the rules of the host's packet filter that drop what arrives on
+	// Filters names what in the host's packet filter drops packets that arrive on
 	// another interface than the one of the way back ("fib saddr . iif oif missing
-	// drop"). Kept like the marks.
+	// drop"). A name that begins with "ip " or "ip6 " is about that family alone.
+	// Kept like the marks.
 	Filters func() ([]string, error)
 }
 

@@ -93,3 +93,19 @@ func TestOneLaneForOneWay(t *testing.T) {
 	}
 	l.same(t, before)
 }
+
+// TestBitsOfOthersLeaveTheLane has a host that sets a bit of its own on what it
+// sends, as kube-proxy does, and looks up the way again.
+func TestBitsOfOthersLeaveTheLane(t *testing.T) {
+	l := newLab(t)
+	l.run(t, l.host, "nft", `table inet kube { chain out { type route hook output priority -150; meta mark set meta mark or 0x4000; }; }`)
+	ls := l.lanes(t, Options{})
+	mark, err := ls.Lane(l.via("2001:db8:2::1", l.eth1))
+	must(t, err)
+	if got := l.seen(t, mark, "2001:db8:2::2"); got != gw2at6 {
+		t.Errorf("the server saw %q, want %s", got, gw2at6)
+	}
+	if got := l.seen(t, 0, "2001:db8:1::2"); got != gw1at6 {
+		t.Errorf("the host's own traffic is seen as %q, want %s", got, gw1at6)
+	}
+}

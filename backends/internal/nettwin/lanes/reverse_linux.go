@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -115,26 +116,40 @@ func (l *Lanes) dropped(f way.Flow) (by string, help bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
+	six := f.Src.Addr().Is6()
+	filter := facts.filter(six)
 	mode := uint32(0)
-	if f.Src.Addr().Is4() { // IPv6 has no such filter
+	if !six { // IPv6 has no such setting
 		if mode, err = l.kernel.rpFilter(f.Lane.Index); err != nil {
 			return "", false, err
 		}
 	}
-	if mode == 0 && len(facts.filters) == 0 {
+	if mode == 0 && filter == "" {
 		return "", false, nil
 	}
 	b, err := l.kernel.reverse(f)
 	switch {
 	case err != nil || b == here:
 		return "", false, err
-	case len(facts.filters) > 0:
+	case filter != "":
 		// Its lookup has neither ports nor this socket's mark.
-		return "the host's packet filter drops them: " + facts.filters[0], false, nil
+		return "the host's packet filter drops them: " + filter, false, nil
 	case mode == strict, mode == loose && b == nowhere:
 		return "the host filters reverse paths (rp_filter)", true, nil
 	}
 	return "", false, nil
+}
+
+// filter names one that drops answers of a family.
+func (f *facts) filter(six bool) string {
+	for _, name := range f.filters {
+		of, _, _ := strings.Cut(name, " ")
+		if of == "ip" && six || of == "ip6" && !six {
+			continue
+		}
+		return name
+	}
+	return ""
 }
 
 // exact is the flow with its addresses as the kernel has them.
