@@ -1,8 +1,8 @@
 package nettwin
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -40,23 +40,64 @@ func (r *replica) addRoutes() error {
 			})
 		}
 	}
-	return r.replay(v6, v4, objects)
+	sent := slices.Concat(v4, v6)
+	refused, err := r.replay(v6, v4, objects)
+	if err != nil {
+		return err
+	}
+	return r.verifyRoutes(sent, refused)
 }
 
-func flushRoutes(c *rtnl.Conn) error {
-	for _, af := range []byte{unix.AF_INET, unix.AF_INET6} {
-		ms, err := c.Dump(unix.RTM_GETROUTE, family(af, unix.SizeofRtMsg))
-		if err != nil {
-			return fmt.Errorf("list routes of twin: %w", err)
-		}
-		for _, m := range ms {
-			if rtnl.Local(m) {
-				continue
-			}
-			if err := c.Do(unix.RTM_DELROUTE, 0, rtnl.Deletion(m)); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("delete route of twin: %w", err)
-			}
+// verifyRoutes notes what the kernel made otherwise than it was told. Two routers
+// that advertise themselves as default are two routes on the host, of which one is
+// used as long as it answers; made by hand they are one, and balanced.
+func (r *replica) verifyRoutes(sent, refused []wish) error {
+	twin, err := dumpRoutes(r.conn)
+	if err != nil {
+		return err
+	}
+	same := rtnl.IndexMap{}
+	for _, p := range r.ports {
+		same[p.index] = p.index
+	}
+	have := map[string]int{}
+	for _, w := range refused { // which has a note already
+		have[string(rtnl.Lasting(w.msg))]++
+	}
+	for _, m := range twin {
+		b, _ := rtnl.Route(m, same)
+		have[string(rtnl.Lasting(b))]++
+	}
+	for _, w := range sent {
+		k := string(rtnl.Lasting(w.msg))
+		if have[k]--; have[k] < 0 {
+			r.note("%s is in the twin a part of another", w.text())
 		}
 	}
 	return nil
+}
+
+func flushRoutes(c *rtnl.Conn) error {
+	ms, err := dumpRoutes(c)
+	if err != nil {
+		return err
+	}
+	for i, m := range ms {
+		ms[i] = rtnl.Deletion(m)
+	}
+	return remove(c, unix.RTM_DELROUTE, ms, "route")
+}
+
+// dumpRoutes lists the routes of the twin but for those that the kernel makes by
+// itself.
+func dumpRoutes(c *rtnl.Conn) ([][]byte, error) {
+	var out [][]byte
+	for _, af := range []byte{unix.AF_INET, unix.AF_INET6} {
+		ms, err := c.Dump(unix.RTM_GETROUTE, family(af, unix.SizeofRtMsg))
+		if err != nil {
+			return nil, fmt.Errorf("list routes of twin: %w", err)
+		}
+		out = append(out, slices.DeleteFunc(ms, rtnl.Local)...)
+	}
+	return out, nil
 }

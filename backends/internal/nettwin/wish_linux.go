@@ -21,22 +21,22 @@ type wish struct {
 
 // replay sends lists of wishes in rounds, as they need each other. What is refused
 // to the end becomes a note: the twin is then poorer than the host and says so.
-func (r *replica) replay(lists ...[]wish) error {
-	err := r.rounds(lists)
-	if err != nil || done(lists) {
-		return err
+func (r *replica) replay(lists ...[]wish) (refused []wish, err error) {
+	if err := r.rounds(lists); err != nil || done(lists) {
+		return nil, err
 	}
 	props, err := r.prop(lists)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.rounds(lists); err != nil {
-		return err
+		return nil, err
 	}
-	for _, w := range slices.Concat(lists...) {
+	refused = slices.Concat(lists...)
+	for _, w := range refused {
 		r.note("%s is not in the twin: %v", w.text(), w.err)
 	}
-	return remove(r.conn, unix.RTM_DELROUTE, props, "route")
+	return refused, remove(r.conn, unix.RTM_DELROUTE, props, "route")
 }
 
 func done(lists [][]wish) bool { return len(slices.Concat(lists...)) == 0 }

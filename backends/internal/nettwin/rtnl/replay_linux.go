@@ -124,6 +124,12 @@ func Route(msg []byte, m IndexMap) ([]byte, bool) {
 	return out, ok
 }
 
+// Lasting is a request for a route without its lifetime, by which two that were
+// read at different times can be compared.
+func Lasting(request []byte) []byte {
+	return filter(request, unix.SizeofRtMsg, func(a Attr) bool { return a.Type != unix.RTA_EXPIRES })
+}
+
 // nexthops rewrites the interfaces of a multipath route in place.
 func nexthops(b []byte, m IndexMap) bool {
 	ok := true
