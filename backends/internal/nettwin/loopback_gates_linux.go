@@ -112,6 +112,7 @@ func (k gate) listen(twin int, at netip.Addr) (f *os.File, port uint16, err erro
 		}
 		return err
 	}}
+	lc.SetMultipathTCP(false) // such a stream does not tell its original destination
 	err = netns.Do(twin, func() error {
 		addr := netip.AddrPortFrom(at, 0).String()
 		if k.proto == unix.IPPROTO_UDP {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -130,6 +132,30 @@ func TestDatagramFlowsAreSeparate(t *testing.T) {
 	wg.Wait()
 	if c := l.counts(t); c.Flows < 100 || c.Dropped != 0 {
 		t.Errorf("counts: %+v, want 100 flows and nothing dropped", c)
+	}
+}
+
+// TestDatagramFlowsAreBounded sends from more ports than the relay keeps flows.
+func TestDatagramFlowsAreBounded(t *testing.T) {
+	l := newLab(t, nstest.NFT)
+	says(t, l.host, "127.0.0.1:7890", "host")
+	greet(t, l.host, "127.0.0.1:7890", "host")
+	l.mirror(t, Options{Relay: []uint16{7890}})
+	to := net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:7890"))
+	for range 1100 {
+		c, err := l.inside.ListenPacket("udp", "127.0.0.1:0")
+		must(t, err)
+		defer c.Close()
+		_, err = c.WriteTo([]byte("q"), to)
+		must(t, err)
+	}
+	eventually(t, "what is too much is dropped", func() bool { return l.counts(t).Dropped > 0 })
+	l.wantLimit(t, 0, way.Load, "127.0.0.1:7890")
+	if n := l.counts(t).Open; n != 1024 {
+		t.Errorf("%d flows are open, want 1024", n)
+	}
+	if got, err := l.ask("127.0.0.1:7890"); got != "host" || err != nil {
+		t.Errorf("a stream meanwhile: got %q, %v", got, err)
 	}
 }
 
