@@ -43,6 +43,9 @@ func (r *replica) addLinks() error {
 		p.mac = twin.mac(p.index)
 		r.toTwin[p.host.Index] = p.index
 		if p.tap == nil {
+			if p.host.Up() && !p.host.Loopback() {
+				r.note("link %s is the kernel's own in the twin: nothing leaves by it", p.host.Name)
+			}
 			continue
 		}
 		if err := r.dress(p); err != nil {

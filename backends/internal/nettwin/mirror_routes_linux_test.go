@@ -276,6 +276,23 @@ func TestStaticNeighborsAreCarried(t *testing.T) {
 	}
 }
 
+// TestManyStaticNeighbors has more than the relay is told of.
+func TestManyStaticNeighbors(t *testing.T) {
+	l := newLab(t, nstest.Tool("ip"))
+	l.onHost(t, "ip addr add 10.66.0.1/16 dev eth0")
+	var lines strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&lines, "neigh add 10.66.%d.%d lladdr 02:00:00:00:%02x:%02x dev eth0 nud permanent\n", i/200+1, i%200+1, i/200, i%200)
+	}
+	l.batch(t, lines.String())
+	echo(t, l.server, "tcp", ":80")
+	l.mirror(t, Options{})
+	l.seenAs(t, "tcp", "203.0.113.80:80")
+	if notes := strings.Join(l.twin.Notes(), "\n"); !strings.Contains(notes, "1744 static neighbours are not in the twin") {
+		t.Errorf("notes:\n%s", notes)
+	}
+}
+
 // batch runs ip(8) with many lines on the lab's host.
 func (l *testLab) batch(t testing.TB, lines string) {
 	t.Helper()

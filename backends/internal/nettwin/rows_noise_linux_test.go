@@ -87,6 +87,7 @@ ip neigh add 192.0.2.50 lladdr 02:11:22:33:44:55 dev eth0 nud permanent
 		{"ip -6 route add unreachable 2001:db8:3::/48", "ip route add inet6 2001:db8:3::/48"},
 		{"ip -6 route add 2001:db8:4::/48 via 2001:db8:1::1 expires 900", "ip route add inet6 2001:db8:4::/48"},
 		{"ip route add 10.4.0.0/16 dev tun0", "ip route add 10.4.0.0/16 table main dev tun0"},
+		{"ip route add local 10.5.0.0/16 dev lo table 100", "ip route add 10.5.0.0/16 table 100 local dev lo"},
 		{"ip rule add pref 60 uidrange 5-6 lookup 9", "ip rule add pref 60 from all uidrange 5-6 lookup 9"},
 		{"ip rule add pref 50 from 10.0.0.0/8 lookup 10", "ip rule add pref 50 from 10.0.0.0/8 lookup 10"},
 		{"ip rule del pref 50", "ip rule del pref 50"},
