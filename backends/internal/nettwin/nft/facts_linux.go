@@ -20,7 +20,8 @@ type Seen struct {
 	// Marks lists the marks that rules set or compare.
 	Marks []Mark
 	// RPFilter names the chains that drop what comes in elsewhere than the answer
-	// would go out: "inet firewalld chain filter_PREROUTING".
+	// would go out: "ip raw chain PREROUTING", and of a chain for both families
+	// that drops one, "ip6 packets in inet firewalld chain filter_PREROUTING".
 	RPFilter []string
 	// Owners names the chains that ask which user, group or cgroup sends. What a
 	// relay sends for a process is not sent by that process.

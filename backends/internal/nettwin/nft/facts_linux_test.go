@@ -128,7 +128,7 @@ table inet firewalld {
 	chain deep { fib saddr . iif oif missing reject
 	}
 }`,
-			Seen{RPFilter: []string{"inet firewalld chain deep", "inet firewalld chain filter_PREROUTING"}},
+			Seen{RPFilter: []string{"inet firewalld chain deep", "ip6 packets in inet firewalld chain filter_PREROUTING"}},
 		},
 		{
 			"owners of nftables", `

@@ -95,7 +95,15 @@ func (c *scan) reject(object) { c.decided() }
 // decided is called for a rule that decides about packets.
 func (c *scan) decided() {
 	if c.asksBack && c.at.inbound {
-		c.seen.RPFilter = append(c.seen.RPFilter, c.at.chain)
+		name := c.at.chain
+		if c.at.family == unix.NFPROTO_INET && c.four != c.six {
+			family := byte(unix.NFPROTO_IPV4)
+			if c.six {
+				family = unix.NFPROTO_IPV6
+			}
+			name = familyName(family) + " packets in " + name
+		}
+		c.seen.RPFilter = append(c.seen.RPFilter, name)
 	}
 }
 
