@@ -48,9 +48,42 @@ func (r *replica) build() error {
 		return err
 	}
 	defer r.conn.Close()
-	for _, step := range []func() error{r.addLinks, r.setSysctls, r.raiseLinks, r.addAddresses, r.addRoutes, r.setRules, r.addNeighbors} {
+	for _, step := range []func() error{r.addLinks, r.setSysctls, r.raiseLinks, r.setLabels, r.addAddresses, r.addRoutes, r.setRules, r.addNeighbors} {
 		if err := step(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// setLabels replaces the labels that a new namespace has by the host's.
+func (r *replica) setLabels() error {
+	typ, head := rtnl.Labels()
+	made, err := r.conn.Dump(typ, head)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a kernel without IPv6
+		return fmt.Errorf("list address labels of twin: %w", err)
+	}
+	wanted := map[string]bool{}
+	for _, m := range r.host.labels {
+		b, ok := rtnl.Label(m, r.toTwin)
+		wanted[string(b)] = ok
+	}
+	for _, m := range made {
+		b, _ := rtnl.Label(m, r.toTwin)
+		if wanted[string(b)] {
+			delete(wanted, string(b))
+			continue
+		}
+		if err := r.conn.Do(unix.RTM_DELADDRLABEL, 0, b); err != nil {
+			return fmt.Errorf("delete address label: %w", err)
+		}
+	}
+	for b, ok := range wanted {
+		if !ok {
+			continue
+		}
+		if err := r.conn.Do(unix.RTM_NEWADDRLABEL, unix.NLM_F_CREATE|unix.NLM_F_EXCL, []byte(b)); err != nil {
+			return fmt.Errorf("add address label: %w", err)
 		}
 	}
 	return nil

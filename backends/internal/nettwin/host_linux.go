@@ -2,6 +2,7 @@ package nettwin
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,11 +18,14 @@ import (
 type network struct {
 	links     []rtnl.Link
 	addresses [][]byte
+	labels    [][]byte
 	nexthops  [][]byte
 	routes    [][]byte // without those the kernel makes by itself
 	rules     [][]byte
 	neighbors [][]byte // static ones and proxies
 	qdiscs    [][]byte
+	policies  [][]byte // of IPsec, and its security associations
+	states    [][]byte
 	sysctls   map[string]string
 }
 
@@ -33,6 +37,7 @@ func observe(ns int) (*network, error) {
 	}
 	defer c.Close()
 	n := &network{}
+	labels, labelHead := rtnl.Labels()
 	if n.links, err = c.Links(); err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
@@ -43,6 +48,7 @@ func observe(ns int) (*network, error) {
 		into *[][]byte
 	}{
 		{"addresses", unix.RTM_GETADDR, make([]byte, unix.SizeofIfAddrmsg), &n.addresses},
+		{"address labels", labels, labelHead, &n.labels},
 		{"nexthops", unix.RTM_GETNEXTHOP, make([]byte, rtnl.SizeofNhmsg), &n.nexthops},
 		{"IPv4 routes", unix.RTM_GETROUTE, family(unix.AF_INET, unix.SizeofRtMsg), &n.routes},
 		{"IPv6 routes", unix.RTM_GETROUTE, family(unix.AF_INET6, unix.SizeofRtMsg), &n.routes},
@@ -66,11 +72,33 @@ func observe(ns int) (*network, error) {
 			*d.into = append(*d.into, m)
 		}
 	}
+	if err := n.observeIPsec(ns); err != nil {
+		return nil, err
+	}
 	err = netns.Do(ns, func() (err error) {
 		n.sysctls, err = readSysctls()
 		return err
 	})
 	return n, err
+}
+
+// observeIPsec reads what a kernel may not know.
+func (n *network) observeIPsec(ns int) error {
+	c, err := rtnl.DialXfrm(ns)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if n.policies, err = c.Policies(); err != nil {
+		return fmt.Errorf("list IPsec policies: %w", err)
+	}
+	if n.states, err = c.Associations(); err != nil {
+		return fmt.Errorf("list security associations: %w", err)
+	}
+	return nil
 }
 
 // static reports a neighbour that somebody configured. A link that does not ask
@@ -93,6 +121,9 @@ func missing(host *network) []string {
 		if key, rest := rtnl.QdiscKey(m, host.name); rtnl.QdiscSet(m) {
 			note("queueing discipline %s %s is not in the twin", key, rest)
 		}
+	}
+	if n := len(host.policies); n > 0 {
+		note("%d IPsec policies are not in the twin: what it sends goes by the host's", n)
 	}
 	for _, l := range host.links {
 		if l.XDP {

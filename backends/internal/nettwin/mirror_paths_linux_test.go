@@ -40,6 +40,8 @@ ip -6 route add 2001:db8:86::/64 via 2001:db8:1::fe
 ip -6 route add 2001:db8:86::8000/113 via 2001:db8:2::1
 ip -6 route add 2001:db8:87::/64 via 2001:db8:1::fe src 2001:db8:1::30
 ip -6 route add 2001:db8:88::/64 nexthop via 2001:db8:1::1 nexthop via 2001:db8:1::fe nexthop via 2001:db8:2::1
+ip addrlabel add prefix 2001:db8:86::10/128 label 99
+ip addrlabel add prefix 2001:db8:1::2/128 label 99
 ip -6 route add default via 2001:db8:2::1 table 200
 ip -6 route add 2001:db8:89::/64 via 2001:db8:1::fe table 201
 ip -6 rule add pref 100 from 2001:db8:2::/64 lookup 200
@@ -70,7 +72,7 @@ var destinations = []struct{ to, from, want string }{
 	{"2001:db8:80::80", "2001:db8:1::dead", "one 2001:db8:1::dead"},
 	{"2001:db8:80::80", "2001:db8:2::2", "two 2001:db8:2::2"},
 	{"2001:db8:80::80", "2001:db8:2::40", "two 2001:db8:2::40"},
-	{"2001:db8:86::10", "", ""},
+	{"2001:db8:86::10", "", "three 2001:db8:1::2"}, // by its label
 	{"2001:db8:86::8010", "", "two 2001:db8:2::2"},
 	{"2001:db8:87::10", "", "three 2001:db8:1::30"},
 	{"2001:db8:88::1", "", ""},

@@ -66,6 +66,7 @@ func wipe(ns int) error {
 		remove(c, unix.RTM_DELNEXTHOP, n.nexthops, "nexthop"),
 		remove(c, unix.RTM_DELNEIGH, n.neighbors, "neighbour"),
 		clearQdiscs(c, n),
+		clearIPsec(ns),
 	)
 }
 
@@ -121,6 +122,19 @@ func remove(c *rtnl.Conn, typ uint16, msgs [][]byte, what string) error {
 		}
 	}
 	return nil
+}
+
+// clearIPsec removes policies and associations. A kernel may know of none.
+func clearIPsec(ns int) error {
+	c, err := rtnl.DialXfrm(ns)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.FlushXfrm()
 }
 
 // clearQdiscs resets lo, the one link that stays.

@@ -112,6 +112,10 @@ func (n *network) describe(s snapshot) {
 		key, rest := rtnl.AddressKey(m, n.name)
 		s.add(KindAddress, key, rest)
 	}
+	for _, m := range n.labels {
+		key, rest := rtnl.LabelKey(m, n.name)
+		s.add(KindLabel, key, rest)
+	}
 	for _, m := range n.nexthops {
 		key, rest := rtnl.NexthopKey(m, n.name)
 		s.add(KindNexthop, key, rest)
@@ -130,6 +134,14 @@ func (n *network) describe(s snapshot) {
 	for _, m := range n.qdiscs {
 		key, rest := rtnl.QdiscKey(m, n.name)
 		s.add(KindQdisc, key, rest)
+	}
+	for _, m := range n.policies {
+		key, rest := rtnl.PolicyKey(m)
+		s.add(KindIPsec, key, rest)
+	}
+	for _, m := range n.states {
+		key, rest := rtnl.AssociationKey(m)
+		s.add(KindIPsec, key, rest)
 	}
 	for k, v := range n.sysctls {
 		if n.follows(k, v) {

@@ -60,6 +60,7 @@ type Kind string
 const (
 	KindLink     Kind = "link"
 	KindAddress  Kind = "address"
+	KindLabel    Kind = "label" // of IPv6 source address selection
 	KindNexthop  Kind = "nexthop"
 	KindRoute    Kind = "route"
 	KindRule     Kind = "rule"
@@ -68,10 +69,14 @@ const (
 	KindXtables  Kind = "xtables"
 	KindSysctl   Kind = "sysctl"
 	KindQdisc    Kind = "qdisc"
+	KindIPsec    Kind = "ipsec"
 )
 
 // kinds fixes the order.
-var kinds = []Kind{KindLink, KindAddress, KindNexthop, KindRoute, KindRule, KindNeighbor, KindNFT, KindXtables, KindSysctl, KindQdisc}
+var kinds = []Kind{
+	KindLink, KindAddress, KindLabel, KindNexthop, KindRoute, KindRule, KindNeighbor,
+	KindNFT, KindXtables, KindSysctl, KindQdisc, KindIPsec,
+}
 
 // Difference is one thing that the inside changed since the twin was made.
 type Difference struct {
@@ -85,6 +90,7 @@ type Difference struct {
 var verbs = map[Kind]struct{ noun, add, del, change string }{
 	KindLink:     {"ip link", "add", "del", "set"},
 	KindAddress:  {"ip address", "add", "del", "change"},
+	KindLabel:    {"ip addrlabel", "add", "del", "change"},
 	KindNexthop:  {"ip nexthop", "add", "del", "replace"},
 	KindRoute:    {"ip route", "add", "del", "replace"},
 	KindRule:     {"ip rule", "add", "del", "change"},
@@ -92,6 +98,7 @@ var verbs = map[Kind]struct{ noun, add, del, change string }{
 	KindNFT:      {"nft", "add", "delete", "replace"},
 	KindXtables:  {"xtables", "add", "delete", "replace"},
 	KindQdisc:    {"tc qdisc", "add", "del", "replace"},
+	KindIPsec:    {"ip xfrm", "add", "delete", "update"},
 }
 
 // String renders the difference as the command an administrator would type, on
