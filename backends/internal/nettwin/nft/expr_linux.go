@@ -3,7 +3,6 @@ package nft
 import (
 	"encoding/binary"
 	"iter"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -161,7 +160,7 @@ func sendable(list []byte) []byte {
 			continue
 		}
 		v := rtnl.AppendString(nil, unix.NFTA_EXPR_NAME, o.str(unix.NFTA_EXPR_NAME))
-		v = rtnl.Append(v, unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, filter(data.attrs, func(t uint16) bool { return !slices.Contains(not, t) }))
+		v = rtnl.Append(v, unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, drop(data.attrs, not...))
 		out = rtnl.Append(out, e.Type, v)
 	}
 	return out

@@ -27,16 +27,13 @@ const (
 	tableUserdata = 6
 	tableOwnerID  = 7
 	chainFlags    = 10
-	chainUserdata = 12
 	setHandle     = 16
 	setCount      = 20
 	elemExprs     = 11
 	flowtableName = 2
-	flowtableHook = 3
 	flowtableUse  = 4
 	flowtableID   = 5
 	objHandle     = 6
-	objUserdata   = 8
 )
 
 // Ruleset reads every table of the namespace ns but those that the socket of

@@ -21,15 +21,29 @@ type step struct {
 	owner      bool   // taken only from the owner of the namespace
 }
 
-// Flags by which tables and chains do what nobody can do for another namespace,
-// or a TAP cannot do: x/sys lacks them.
+// Flags that x/sys lacks. One that is not here goes along with the attribute.
 const (
 	tableDormant     = 0x1
+	tablePersist     = 0x4
 	chainBase        = 0x1
 	chainOffload     = 0x2
 	chainBinding     = 0x4
 	flowtableOffload = 0x1
-	flowtableFlags   = 7
+	setConcat        = 0x80
+)
+
+// Attributes that are only dumped, or mean another thing when they are sent.
+const (
+	tableHandle    = 4
+	tablePad       = 5
+	chainID        = 11
+	rulePad        = 8
+	ruleID         = 9
+	setType        = 19
+	elemPad        = 8
+	objPad         = 7
+	flowtablePad   = 6
+	flowtableFlags = 7
 )
 
 // steps are the messages that make a table, each after those it needs: rules
@@ -41,14 +55,16 @@ func (t *rawTable) steps(links map[int]int) []step {
 		b.chain(c)
 	}
 	for _, o := range t.objects {
-		b.add("object", o.str(unix.NFTA_OBJ_NAME), step{typ: unix.NFT_MSG_NEWOBJ, flags: unix.NLM_F_CREATE,
-			attrs: keep(o.attrs, inTable, unix.NFTA_OBJ_NAME, unix.NFTA_OBJ_TYPE, unix.NFTA_OBJ_DATA, objUserdata)})
+		b.add("object", o.str(unix.NFTA_OBJ_NAME), step{
+			typ: unix.NFT_MSG_NEWOBJ, flags: unix.NLM_F_CREATE,
+			attrs: drop(o.attrs, unix.NFTA_OBJ_USE, objHandle, objPad),
+		})
 	}
 	for i, s := range t.sets {
 		b.set(s, uint32(i+1))
 	}
 	for _, o := range t.flowtables {
-		a := keep(o.attrs, inTable, flowtableName, flowtableHook)
+		a := drop(o.attrs, flowtableUse, flowtableID, flowtablePad, flowtableFlags)
 		if f := o.num(flowtableFlags) &^ flowtableOffload; f != 0 {
 			a = appendNumber(a, flowtableFlags, f)
 		}
@@ -75,8 +91,8 @@ func (b *builder) add(kind, name string, s step) {
 
 // table makes a table that has no owner: it would vanish with our socket.
 func (b *builder) table() {
-	a := keep(b.t.attrs, unix.NFTA_TABLE_NAME, tableUserdata)
-	if f := b.t.num(unix.NFTA_TABLE_FLAGS) & tableDormant; f != 0 {
+	a := drop(b.t.attrs, unix.NFTA_TABLE_FLAGS, unix.NFTA_TABLE_USE, tableHandle, tablePad, tableOwnerID)
+	if f := b.t.num(unix.NFTA_TABLE_FLAGS) &^ (tableOwner | tablePersist); f != 0 {
 		a = appendNumber(a, unix.NFTA_TABLE_FLAGS, f)
 	}
 	b.out = append(b.out, step{
@@ -86,8 +102,7 @@ func (b *builder) table() {
 }
 
 func (b *builder) chain(o object) {
-	a := keep(o.attrs, inTable, unix.NFTA_CHAIN_NAME, unix.NFTA_CHAIN_HOOK, unix.NFTA_CHAIN_TYPE, unix.NFTA_CHAIN_POLICY,
-		unix.NFTA_CHAIN_COUNTERS, chainUserdata)
+	a := drop(o.attrs, unix.NFTA_CHAIN_HANDLE, unix.NFTA_CHAIN_USE, unix.NFTA_CHAIN_PAD, chainFlags, chainID)
 	b.anonymous[o.str(unix.NFTA_CHAIN_NAME)] = o.num(chainFlags)&chainBinding != 0
 	// A hook makes the chain a base chain; a TAP has no hardware to offload to.
 	if f := o.num(chainFlags) &^ (chainBase | chainOffload); f != 0 {
@@ -96,23 +111,9 @@ func (b *builder) chain(o object) {
 	b.add("chain", o.str(unix.NFTA_CHAIN_NAME), step{typ: unix.NFT_MSG_NEWCHAIN, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, attrs: a})
 }
 
-// attributes of a set that the kernel does not tell by itself.
-var setAttrs = []uint16{
-	inTable, unix.NFTA_SET_NAME, unix.NFTA_SET_FLAGS, unix.NFTA_SET_KEY_TYPE, unix.NFTA_SET_KEY_LEN, unix.NFTA_SET_DATA_TYPE,
-	unix.NFTA_SET_DATA_LEN, unix.NFTA_SET_POLICY, unix.NFTA_SET_DESC, unix.NFTA_SET_TIMEOUT, unix.NFTA_SET_GC_INTERVAL,
-	unix.NFTA_SET_USERDATA, unix.NFTA_SET_OBJ_TYPE, setExpr, setExprs,
-}
-
-// Attributes of sets and their elements, and flags of sets, that x/sys lacks.
-const (
-	setExpr   = 17
-	setExprs  = 18
-	elemPad   = 8
-	setConcat = 0x80
-)
-
 func (b *builder) set(s rawSet, id uint32) {
-	a := appendNumber(keep(s.attrs, setAttrs...), unix.NFTA_SET_ID, id) // it is asked for, and needed only where names are made up
+	// The number is asked for, and needed only where names are made up.
+	a := appendNumber(drop(s.attrs, unix.NFTA_SET_ID, unix.NFTA_SET_PAD, setHandle, setType, setCount), unix.NFTA_SET_ID, id)
 	b.add("set", s.name, step{typ: unix.NFT_MSG_NEWSET, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, attrs: a})
 	elements := s.elements
 	if f := s.num(unix.NFTA_SET_FLAGS); f&unix.NFT_SET_INTERVAL != 0 && f&setConcat == 0 {
@@ -130,8 +131,8 @@ func (b *builder) set(s rawSet, id uint32) {
 		if len(list) == 0 {
 			break // no element of the kernel's is so long
 		}
-		e := keep(s.attrs, inTable)
-		e = append(e, rtnl.AppendString(nil, unix.NFTA_SET_ELEM_LIST_SET, s.name)...)
+		e := rtnl.AppendString(nil, unix.NFTA_SET_ELEM_LIST_TABLE, b.t.name)
+		e = rtnl.AppendString(e, unix.NFTA_SET_ELEM_LIST_SET, s.name)
 		e = rtnl.Append(e, unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, list)
 		b.out = append(b.out, step{
 			typ: unix.NFT_MSG_NEWSETELEM, flags: unix.NLM_F_CREATE, family: b.t.family, attrs: e,
@@ -173,7 +174,7 @@ func (b *builder) rulesOf(chain string) {
 				}
 			}
 		}
-		a := keep(o.attrs, inTable, unix.NFTA_RULE_CHAIN, unix.NFTA_RULE_USERDATA)
+		a := drop(o.attrs, unix.NFTA_RULE_HANDLE, unix.NFTA_RULE_EXPRESSIONS, unix.NFTA_RULE_COMPAT, unix.NFTA_RULE_POSITION, rulePad, ruleID)
 		if len(b.links) > 0 {
 			list = relinked(list, b.links)
 		}
@@ -185,20 +186,12 @@ func (b *builder) rulesOf(chain string) {
 	}
 }
 
-// keep copies the attributes of some types.
-func keep(attrs []byte, types ...uint16) []byte {
-	return filter(attrs, func(t uint16) bool { return slices.Contains(types, t) })
-}
-
-// drop copies all attributes but those of one type.
-func drop(attrs []byte, typ uint16) []byte {
-	return filter(attrs, func(t uint16) bool { return t != typ })
-}
-
-func filter(attrs []byte, want func(uint16) bool) []byte {
+// drop copies all attributes but those of some types: what this package does not
+// know is taken along.
+func drop(attrs []byte, types ...uint16) []byte {
 	out := make([]byte, 0, len(attrs)+16)
 	for a := range rtnl.Attrs(attrs) {
-		if want(a.Type) {
+		if !slices.Contains(types, a.Type) {
 			out = rtnl.Append(out, a.Type, a.Value)
 		}
 	}
