@@ -54,13 +54,15 @@ func Mirror(ctx context.Context, n int, opt Options) (*Twin, error) {
 // build makes everything in a namespace that has nothing yet.
 func (t *Twin) build(ctx context.Context) error {
 	// Starting a process takes as long as all the rest, so it is done beside it.
-	started := make(chan error, 1)
+	started, translates := make(chan error, 1), make(chan bool, 1)
 	go func() { started <- t.spawn() }()
+	go func() { translates <- t.translates() }()
 	r, err := t.fill()
+	nat := <-translates
 	if err := errors.Join(err, <-started, ctx.Err()); err != nil {
 		return err
 	}
-	if err := t.serve(r); err != nil {
+	if err := t.serve(r, nat); err != nil {
 		return err
 	}
 	if err := t.serveLoopback(r.host); err != nil {
@@ -100,8 +102,18 @@ func (t *Twin) fill() (*replica, error) {
 	return r, err
 }
 
+// translates reports whether the host may send what it sends elsewhere: each flow
+// is then looked at. When its rules cannot be read, it may.
+func (t *Twin) translates() bool {
+	if t.opt.Ways == nil { // nobody could look
+		return false
+	}
+	seen, err := Firewall(int(t.host.Fd()))
+	return err != nil || seen.OutputNAT
+}
+
 // serve hands the relay the TAPs and lets it begin.
-func (t *Twin) serve(r *replica) error {
+func (t *Twin) serve(r *replica, nat bool) error {
 	for _, p := range r.ports {
 		if p.tap == nil {
 			continue
@@ -113,7 +125,7 @@ func (t *Twin) serve(r *replica) error {
 			return fmt.Errorf("hand over tap %s: %w", p.host.Name, err)
 		}
 	}
-	if _, err := t.relay.Do(relay.Request{Start: &relay.Start{Cut: t.opt.Cut}}, nil); err != nil {
+	if _, err := t.relay.Do(relay.Request{Start: &relay.Start{Cut: t.opt.Cut, Translates: nat}}, nil); err != nil {
 		return fmt.Errorf("start relay: %w", err)
 	}
 	return nil
@@ -165,8 +177,9 @@ func (t *Twin) resolvers(host *network) ([]netip.Addr, error) {
 
 // AddRelay makes TCP ports on the host's loopback and own addresses reachable
 // from the twin, each for as long as nothing inside listens on it. Without ports
-// it only looks at once, and not at the next poll, who listens: a check that must
-// not be answered by the wrong side calls it first.
+// it only looks at once, and not at the next poll, who listens, and whether the
+// host has come to translate addresses: a check that must not be answered by the
+// wrong side calls it first.
 func (t *Twin) AddRelay(ports ...uint16) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,6 +188,10 @@ func (t *Twin) AddRelay(ports ...uint16) error {
 	}
 	if err := t.relay.Err(); err != nil {
 		return fmt.Errorf("add relay ports: %w: %w", ErrRelayGone, err)
+	}
+	nat := t.translates()
+	if _, err := t.relay.Do(relay.Request{Translates: &nat}, nil); err != nil {
+		return fmt.Errorf("tell relay of the host's nat: %w", err)
 	}
 	for _, p := range ports { // for the next Reset
 		if !slices.Contains(t.opt.Relay, p) {
