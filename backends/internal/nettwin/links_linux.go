@@ -8,6 +8,7 @@ import (
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/userns"
 )
 
 // addLinks makes a TAP or TUN for every link of the host that the kernel did not
@@ -104,6 +105,11 @@ func (r *replica) noteLink(l rtnl.Link) {
 }
 
 func (r *replica) setSysctls() error {
+	owner, err := userns.Foreign(r.ns)
+	if err != nil {
+		return err
+	}
+	defer owner.Close() // of nil is an error that says nothing
 	return netns.Do(r.ns, func() error {
 		for _, name := range copySysctls(r.host.sysctls) {
 			r.note("sysctl %s is not the host's in the twin", name)
@@ -116,7 +122,7 @@ func (r *replica) setSysctls() error {
 				return fmt.Errorf("quiet tap %s: %w", p.host.Name, err)
 			}
 		}
-		return openPing()
+		return openPing(owner)
 	})
 }
 

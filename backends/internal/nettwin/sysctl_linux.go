@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/userns"
 )
 
 const sysctlRoot = "/proc/sys/net"
@@ -146,11 +148,20 @@ func quiet(link string) error {
 }
 
 // openPing lets every group use ping sockets: a canary has no raw ones. The
-// largest number the kernel takes from here is 2^31−1; a user namespace whose
-// groups lie above must write it from inside.
-func openPing() error {
-	err := writeSysctl("ipv4/ping_group_range", "0 2147483647")
-	if errors.Is(err, unix.EINVAL) {
+// kernel reads the groups' numbers in the writer's user namespace, so it is
+// written as root of the one that owns the twin; nil is the caller's.
+func openPing(owner *os.File) error {
+	const name, every = "ipv4/ping_group_range", "0 2147483646" // all that a view maps
+	if owner == nil {
+		return writeSysctl(name, every)
+	}
+	f, err := os.OpenFile(filepath.Join(sysctlRoot, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = userns.Write(owner, int(f.Fd()), []byte(every))
+	if errors.Is(err, unix.EINVAL) { // another map: what it has no groups for stays closed
 		return nil
 	}
 	return err

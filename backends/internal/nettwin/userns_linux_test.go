@@ -23,6 +23,9 @@ func TestTwinOfAUserNamespace(t *testing.T) {
 	as := l.mirrorShifted(t, Options{Relay: []uint16{7890}})
 	inside := func(line string) (string, error) { return as("0", line) }
 	l.seenAs(t, "tcp", "203.0.113.80:80")
+	if out, err := inside("sysctl -n net.ipv4.ping_group_range"); err != nil || out != "0\t2147483646\n" {
+		t.Errorf("groups that may use ping sockets: %q, %v; want all", out, err)
+	}
 
 	for _, line := range []string{
 		"ip route replace default via 192.0.2.254", "ip link set eth1 down", "ip addr add 10.0.0.1/8 dev eth0", "ip rule add pref 9 lookup 7",

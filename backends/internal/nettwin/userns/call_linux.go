@@ -40,6 +40,14 @@ func Send(owner *os.File, fd int, b []byte) error {
 	return call(owner, &request{unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0, 0})
 }
 
+// Write writes b to the file fd in one piece, as root of the user namespace.
+func Write(owner *os.File, fd int, b []byte) error {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&b[0])
+	return call(owner, &request{unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b))})
+}
+
 // SetOption sets an option of the socket fd, as root of the user namespace.
 func SetOption(owner *os.File, fd, level, name int, b []byte) error {
 	var pin runtime.Pinner
