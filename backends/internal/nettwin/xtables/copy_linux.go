@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/userns"
@@ -21,11 +20,25 @@ func Load(ns int, ts []*Table) (notes []string, err error) {
 		if t.pristine() {
 			continue
 		}
-		if err := t.load(ns); err != nil {
-			notes = append(notes, fmt.Sprintf("table %s of %s-legacy is not in the twin: %v%s", t.name, t.family.tool, err, t.references()))
+		part, gone := t.without()
+		for r, n := range tally(gone) {
+			notes = append(notes, fmt.Sprintf("rules of %s-legacy with %s in chain %s %s are not in the twin: %d of them",
+				t.family.tool, r.reference, t.name, r.chain, n))
+		}
+		if err := part.load(ns); err != nil {
+			notes = append(notes, fmt.Sprintf("table %s of %s-legacy is not in the twin: %v", t.name, t.family.tool, err))
 		}
 	}
+	slices.Sort(notes)
 	return notes, nil
+}
+
+func tally(rs []refused) map[refused]int {
+	n := map[refused]int{}
+	for _, r := range rs {
+		n[r]++
+	}
+	return n
 }
 
 func (t *Table) load(ns int) error {
@@ -49,27 +62,6 @@ func (t *Table) load(ns int) error {
 			return t.addCounters(fd)
 		})
 	})
-}
-
-// references names matches and targets that need what no twin has, since the
-// kernel says no more than "no such file", and refuses the whole table.
-func (t *Table) references() string {
-	var names []string
-	add := func(x extension) {
-		if slices.Contains([]string{"set", "SET", "nfacct"}, x.Name) && !slices.Contains(names, x.Name) {
-			names = append(names, x.Name)
-		}
-	}
-	for e := range t.walk() {
-		for m := range e.matches() {
-			add(m)
-		}
-		add(e.target())
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return " (it has rules with " + strings.Join(names, ", ") + ")"
 }
 
 // owner is who must replace the table: the owner match is taken from nobody

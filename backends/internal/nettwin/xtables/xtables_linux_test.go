@@ -295,6 +295,7 @@ func FuzzChains(f *testing.F) {
 			tab := &Table{family: fam, name: "filter", valid: 0xff, hook: make([]uint32, n), underflow: make([]uint32, n), entries: b}
 			tab.hook[0], tab.underflow[1] = at, at
 			tab.pristine()
+			tab.without()
 			Learn([]*Table{tab}, &nft.Seen{})
 			for e := range tab.walk() {
 				e.canonical(map[uint32]string{at: "x"})
