@@ -140,6 +140,9 @@ func (k gate) listen(twin int, at netip.Addr) (f *os.File, port uint16, err erro
 	return f, port, nil
 }
 
+// datagramBuffer is what may wait for the relay.
+const datagramBuffer = 4 << 20
+
 // setTransparent lets a socket have an address that is not the twin's, and a
 // datagram socket be told where each datagram was sent.
 func (k gate) setTransparent(fd int) error {
@@ -153,6 +156,9 @@ func (k gate) setTransparent(fd int) error {
 	if k.proto == unix.IPPROTO_TCP {
 		return nil
 	}
+	// One socket takes what on a host would wait in as many as there are services.
+	// Root in a container may not ask for more than the default; then it is that.
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, datagramBuffer)
 	return unix.SetsockoptInt(fd, level, original, 1)
 }
 
