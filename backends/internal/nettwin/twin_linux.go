@@ -147,7 +147,7 @@ func (t *Twin) serveLoopback(host *network) error {
 		return err
 	}
 	if !t.loop.table.Owned {
-		t.notes = append(t.notes, "flushing nftables inside cuts the loopback relay: this kernel has no owned tables (5.12)")
+		t.notes = append(t.notes, "flushing nftables inside cuts the loopback relay for a second: this kernel has no owned tables (5.12)")
 	}
 	return t.loop.add(t.opt.Relay)
 }
@@ -175,8 +175,8 @@ func (t *Twin) resolvers(host *network) ([]netip.Addr, error) {
 	return slices.Compact(servers), nil
 }
 
-// AddRelay makes TCP ports on the host's loopback and own addresses reachable
-// from the twin, each for as long as nothing inside listens on it. Without ports
+// AddRelay makes ports on the host's loopback and own addresses reachable from
+// the twin, of TCP and UDP, each for as long as nothing inside listens on it. Without ports
 // it only looks at once, and not at the next poll, who listens, and whether the
 // host has come to translate addresses: a check that must not be answered by the
 // wrong side calls it first.
