@@ -76,6 +76,29 @@ func TestStreamOutlivesRoutes(t *testing.T) {
 	eventually(t, "all streams have ended", func() bool { return l.counts(t).Open == 0 })
 }
 
+// TestRoutesChangeWhileConnecting repairs a route under a connect that nobody
+// answers: the kernel's next SYN takes the new way, and is answered.
+func TestRoutesChangeWhileConnecting(t *testing.T) {
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	l.mirror(t, Options{Ways: l.keeper})
+	l.run(t, "ip route replace default via 192.0.2.77")
+	type result struct {
+		seen string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		seen, err := path(t, l.inside, "tcp", servers[0]+":80")
+		done <- result{seen, err}
+	}()
+	eventually(t, "the connect is under way", func() bool { return l.keeper.lanes() == 1 })
+	l.run(t, "ip route replace default via 192.0.2.254")
+	if got := <-done; got.seen != byGW3[0] || got.err != nil {
+		t.Errorf("seen as %q, %v; want %q", got.seen, got.err, byGW3[0])
+	}
+}
+
 // TestThousandOnAWay opens a thousand streams at once on a way of the twin's own.
 func TestThousandOnAWay(t *testing.T) {
 	l := newWaysLab(t)

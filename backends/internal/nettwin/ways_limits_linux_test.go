@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -234,5 +235,44 @@ func TestScanLeavesRoom(t *testing.T) {
 	l.wantPath(t, servers[0], byGW1[0])
 	if ls := l.limits(t); len(ls) != 0 {
 		t.Errorf("limits: %v", ls)
+	}
+}
+
+// TestCutTwinMakesNoWays is asked to go a way of its own by a twin that goes none.
+func TestCutTwinMakesNoWays(t *testing.T) {
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	l.mirror(t, Options{Ways: l.keeper, Cut: true, Unrecorded: true})
+	l.run(t, "ip route replace default via 192.0.2.254")
+	var all sync.WaitGroup
+	for _, network := range []string{"tcp", "udp"} {
+		all.Go(func() { l.wantSilence(t, network, servers[0]+":80") })
+	}
+	all.Wait()
+	if n, ls := l.keeper.lanes(), l.limits(t); n != 0 || len(ls) != 0 {
+		t.Errorf("%d lanes, limits %v; want none", n, ls)
+	}
+}
+
+// TestLimitsOutliveReset holds a mark over a reset, which starts another relay.
+func TestLimitsOutliveReset(t *testing.T) {
+	l := newWaysLab(t)
+	l.mirror(t, Options{})
+	meet := func(gateway string) {
+		l.run(t, "ip route replace default via "+gateway)
+		if err := l.connect("tcp", servers[0]+":80", 3*time.Second); !errors.Is(err, unix.EHOSTUNREACH) {
+			t.Errorf("got %v, want no route to host", err)
+		}
+	}
+	meet("192.0.2.254")
+	_, mark, err := l.twin.Limits(0)
+	must(t, err)
+	must(t, l.twin.Reset(t.Context()))
+	if ls, _, err := l.twin.Limits(mark); len(ls) != 0 || err != nil {
+		t.Errorf("after the reset: %v, %v; want none", ls, err)
+	}
+	meet("192.0.2.77")
+	if ls, _, err := l.twin.Limits(mark); len(ls) != 1 || ls[0].Subject != "eth0 via 192.0.2.77" || err != nil {
+		t.Errorf("since the mark: %v, %v; want that of eth0 via 192.0.2.77", ls, err)
 	}
 }

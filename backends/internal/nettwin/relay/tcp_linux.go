@@ -48,14 +48,16 @@ func (r *Relay) takeTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) b
 	if seg.Flags()&(header.TCPFlagSyn|header.TCPFlagAck) != header.TCPFlagSyn {
 		return false // the stack resets it
 	}
-	if !r.begin(id, l, slices.Concat(pkt.NetworkHeader().Slice(), seg)) {
-		return true // asked already, or too many: the twin's kernel asks again
-	}
 	if r.streams.Load() >= maxStreams {
 		r.limit(&way.Limit{Kind: way.Load, Subject: "streams", Reason: fmt.Sprintf("more than %d at once", maxStreams)})
-		r.forget(id)
-	} else if !l.tcp.HandlePacket(id, pkt) {
-		r.forget(id)
+		return true
+	}
+	s := r.begin(id, l, slices.Concat(pkt.NetworkHeader().Slice(), seg))
+	if s == nil {
+		return true // asked already, or too many: the twin's kernel asks again
+	}
+	if !l.tcp.HandlePacket(id, pkt) {
+		r.forget(id, s)
 	}
 	return true
 }
@@ -69,22 +71,25 @@ func (r *Relay) mooring(id stack.TransportEndpointID) *lane {
 	return r.moored[id]
 }
 
-// begin notes an outer handshake, if there is room for one.
-func (r *Relay) begin(id stack.TransportEndpointID, l *lane, quote []byte) bool {
+// begin notes an outer handshake, if there is room for one and none is under way.
+// One on another lane ends: the twin's routes changed, and the SYN that its kernel
+// sends again takes the new way, as the host's would.
+func (r *Relay) begin(id stack.TransportEndpointID, l *lane, quote []byte) *syn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.dials[id]; s != nil {
-		if s.lane != l { // the routes changed meanwhile: the next SYN finds this one gone
-			r.giveUp(s)
+		if s.lane == l {
+			return nil
 		}
-		return false
+		r.drop(id, s)
 	}
 	if !r.room() {
-		return false
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	r.dials[id] = &syn{lane: l, quote: quote, began: time.Now(), ctx: ctx, cancel: cancel}
-	return true
+	s := &syn{lane: l, quote: quote, began: time.Now(), ctx: ctx, cancel: cancel}
+	r.dials[id] = s
+	return s
 }
 
 // room reports whether another outer handshake may begin. When all places are
@@ -107,27 +112,24 @@ func (r *Relay) room() bool {
 	if old == nil || time.Since(old.began) < patience {
 		return false
 	}
-	r.giveUp(old)
+	old.given = true
+	r.given++
+	old.cancel()
 	r.limit(&way.Limit{Kind: way.Load, Subject: "streams", Reason: fmt.Sprintf("more than %d handshakes at once", maxDials)})
 	return true
 }
 
-// giveUp ends an outer handshake. The caller holds r.mu.
-func (r *Relay) giveUp(s *syn) {
-	if !s.given {
-		s.given = true
-		r.given++
-		s.cancel()
+// forget ends an outer handshake, if it is still the one of its stream.
+func (r *Relay) forget(id stack.TransportEndpointID, s *syn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dials[id] == s {
+		r.drop(id, s)
 	}
 }
 
-func (r *Relay) forget(id stack.TransportEndpointID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.dials[id]
-	if s == nil {
-		return
-	}
+// drop is forget for a caller that holds r.mu.
+func (r *Relay) drop(id stack.TransportEndpointID, s *syn) {
 	s.cancel()
 	if s.given {
 		r.given--
@@ -142,7 +144,11 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	r.mu.RLock()
 	s := r.dials[id]
 	r.mu.RUnlock()
-	defer r.forget(id)
+	if s == nil || s.lane != l { // overtaken
+		req.Complete(false)
+		return
+	}
+	defer r.forget(id, s)
 
 	w, out, err := l.dial(s.ctx, id)
 	if err != nil {
@@ -151,10 +157,12 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 		req.Complete(errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET))
 		return
 	}
+	r.moor(id, l)
 	var q waiter.Queue
 	ep, terr := req.CreateEndpoint(&q)
 	req.Complete(false)
 	if terr != nil { // the twin's client is gone
+		r.unmoor(id, l)
 		reset(out)
 		w.release()
 		return
@@ -162,7 +170,6 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	ep.SocketOptions().SetDelayOption(false)
 	r.counts.flows.Add(1)
 	r.streams.Add(1)
-	r.moor(id, l)
 	held := w.hold(out)
 	go func() {
 		join(out, ep, &q)

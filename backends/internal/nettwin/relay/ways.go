@@ -17,8 +17,8 @@ const (
 	maxAsk      = 4 << 10                  // bytes of a question or an answer
 	maxAsks     = 64                       // questions open at once
 	maxAdmitted = maxStreams + maxUDPFlows // flows at once on lanes
-	asksBurst   = 4096                     // questions before they are paced
-	asksRate    = 2048                     // a second, when paced
+	asksBurst   = 8192                     // questions before they are paced
+	asksRate    = 4096                     // a second, when paced
 )
 
 // ask is one question of the relay. Exactly one of the pointers is set.
