@@ -1,6 +1,7 @@
 package linuxns
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -74,5 +75,31 @@ func TestTidyLeavesWhatIsBeingStarted(t *testing.T) {
 	defer start.Close()
 	if gone, err := e.b.Tidy(t.Context(), []backends.Spec{e.spec}); err != nil || len(gone) != 0 || !exists(e.group()) {
 		t.Errorf("%+v, %v", gone, err)
+	}
+}
+
+// A lock that was moved away, or is no file, says nothing about who lives.
+func TestTidyBelievesNoLockAlone(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.Cgroup2)
+	e := newEnv(t)
+	alive := e.live()
+	lock := envdir.Dir(e.spec.Dir).Path(envdir.HolderLock)
+	for name, put := range map[string]func() error{
+		"none": func() error { return nil },
+		"fifo": func() error { return unix.Mkfifo(lock, 0o600) },
+		"file": func() error { return os.WriteFile(lock, nil, 0o600) },
+	} {
+		if err := os.Rename(lock, lock+".aside"); err != nil {
+			t.Fatal(err)
+		}
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		if gone, _ := e.b.Tidy(t.Context(), []backends.Spec{e.spec}); len(gone) != 0 || unix.Kill(alive, 0) != nil {
+			t.Errorf("%s: removed %+v of a living holder", name, gone)
+		}
+		if err := os.Rename(lock+".aside", lock); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

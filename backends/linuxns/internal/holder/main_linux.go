@@ -249,14 +249,18 @@ func Sweep(group *cgroup.Group, old envdir.Holder) error {
 
 // openInit returns a pidfd of the PID 1 that a holder recorded, if there is one.
 func openInit(old envdir.Holder) (fd int, ok bool) {
-	if !envdir.Alive(old.Init, old.InitStart, old.BootID) {
+	return openProcess(old.Init, old.InitStart, old.BootID)
+}
+
+func openProcess(pid int, start uint64, boot string) (fd int, ok bool) {
+	if !envdir.Alive(pid, start, boot) {
 		return -1, false
 	}
-	fd, err := unix.PidfdOpen(old.Init, 0)
+	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return -1, false // gone
 	}
-	if !envdir.Alive(old.Init, old.InitStart, old.BootID) {
+	if !envdir.Alive(pid, start, boot) {
 		unix.Close(fd)
 		return -1, false // the number is another's
 	}

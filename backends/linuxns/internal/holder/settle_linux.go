@@ -25,7 +25,7 @@ func Settle(dir envdir.Dir) (group string, err error) {
 		return "", err
 	}
 	// What is cheap to know first: every command asks for every environment.
-	if rec.BootID != envdir.BootID() || path.Dir(rec.Cgroup) != cgroup.Tag || dir.Held(envdir.HolderLock) {
+	if rec.BootID != envdir.BootID() || path.Dir(rec.Cgroup) != cgroup.Tag || lives(dir, rec) {
 		return "", nil
 	}
 	g, err := cgroup.Open(path.Base(rec.Cgroup))
@@ -43,8 +43,8 @@ func Settle(dir envdir.Dir) (group string, err error) {
 		return "", err
 	}
 	defer start.Close()
-	if dir.Held(envdir.HolderLock) || !left(g, rec) { // somebody was faster
-		return "", nil
+	if rec, err = dir.Load(); err != nil || lives(dir, rec) || !left(g, rec) { // somebody was faster
+		return "", err
 	}
 	if err := End(g, rec); err != nil {
 		return "", fmt.Errorf("end what is left of %s: %w", g.Name(), err)
@@ -52,15 +52,29 @@ func Settle(dir envdir.Dir) (group string, err error) {
 	return g.Name(), nil
 }
 
-// left reports whether a group, or a PID 1 that is more than a zombie, is there.
-func left(g *cgroup.Group, rec envdir.Holder) bool {
-	if g.Exists() {
+// lives reports whether the environment may have a holder: one is dead only when
+// its lock is free and its process is gone. The lock alone is a file that somebody
+// may have moved.
+func lives(dir envdir.Dir, rec envdir.Holder) bool {
+	f, err := dir.Lock(envdir.HolderLock, false)
+	if err != nil {
 		return true
 	}
-	fd, ok := openInit(rec)
+	f.Close()
+	return runs(openProcess(rec.PID, rec.Start, rec.BootID))
+}
+
+// runs closes what openProcess returned and reports whether that is more than a
+// zombie.
+func runs(fd int, ok bool) bool {
 	if !ok {
 		return false
 	}
 	defer unix.Close(fd)
 	return !ends(fd, 0)
+}
+
+// left reports whether a group, or a PID 1 that is more than a zombie, is there.
+func left(g *cgroup.Group, rec envdir.Holder) bool {
+	return g.Exists() || runs(openInit(rec))
 }
