@@ -175,11 +175,11 @@ func (t *Twin) resolvers(host *network) ([]netip.Addr, error) {
 	return slices.Compact(servers), nil
 }
 
-// AddRelay makes ports on the host's loopback and own addresses reachable from
-// the twin, of TCP and UDP, each for as long as nothing inside listens on it. Without ports
-// it only looks at once, and not at the next poll, who listens, and whether the
-// host has come to translate addresses: a check that must not be answered by the
-// wrong side calls it first.
+// AddRelay makes ports of TCP and UDP on the host's loopback and own addresses
+// reachable from the twin, each for as long as nothing inside listens on it.
+// Without ports it only looks at once, and not at the next poll, who listens, and
+// whether the host has come to translate addresses: a check that must not be
+// answered by the wrong side calls it first.
 func (t *Twin) AddRelay(ports ...uint16) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
