@@ -57,6 +57,51 @@ func TestGatewayAndAPI(t *testing.T) {
 	}
 }
 
+// TestSwitchAndMetrics joins three machines on one segment and prefers one of two
+// gateways.
+func TestSwitchAndMetrics(t *testing.T) {
+	nstest.Require(t, nstest.Root, nstest.NetNS)
+	l := New()
+	defer l.Close()
+	nodes := map[string]*Node{}
+	for _, name := range []string{"switch", "host", "a", "b"} {
+		n, err := l.Node(name)
+		must(t, err)
+		nodes[name] = n
+	}
+	for name, addr := range map[string]string{"host": "192.0.2.2/24", "a": "192.0.2.1/24", "b": "192.0.2.254/24"} {
+		must(t, errors.Join(l.Wire(nodes[name], "eth0", nodes["switch"], name), nodes[name].Address("eth0", addr)))
+	}
+	must(t, nodes["switch"].Bridge("br0", "host", "a", "b"))
+	for _, gw := range []string{"a", "b"} {
+		must(t, nodes[gw].Address("lo", "203.0.113.1/32"))
+		ln, err := nodes[gw].Listen("tcp", ":80")
+		must(t, err)
+		defer ln.Close()
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				io.WriteString(c, gw)
+				c.Close()
+			}
+		}()
+	}
+	host := nodes["host"]
+	must(t, errors.Join(host.RouteMetric("203.0.113.0/24", "192.0.2.1", 20), host.RouteMetric("203.0.113.0/24", "192.0.2.254", 10)))
+	c, err := host.Dial(t.Context(), "tcp", "203.0.113.1:80")
+	must(t, err)
+	defer c.Close()
+	if got, err := io.ReadAll(c); string(got) != "b" || err != nil {
+		t.Errorf("by the preferred gateway: %q, %v", got, err)
+	}
+	if err := nodes["switch"].Bridge("br1", "nothing"); err == nil {
+		t.Error("a port that does not exist was joined")
+	}
+}
+
 // TestCloseTakesAll uses a node after the lab it was of.
 func TestCloseTakesAll(t *testing.T) {
 	nstest.Require(t, nstest.Root, nstest.NetNS)
