@@ -44,8 +44,11 @@ func TestLeftoversOfTheNetwork(t *testing.T) {
 	run(t, "nft", "add", "table", "ip", "other")
 	rules, tables := strayRules(""), strayTables("")
 	for _, want := range []struct{ kind, what string }{
-		{"rule", "IPv4, pref 5100"}, {"rule", "IPv6, pref 5100"}, {"route", "IPv4, default dev lo table " + table},
-		{"route", "IPv4, unreachable default table " + table}, {"nft table", "inet netsandbox"},
+		{"rule", "IPv4, pref 5100"},
+		{"rule", "IPv6, pref 5100"},
+		{"route", "IPv4, default dev lo table " + table},
+		{"route", "IPv4, unreachable default table " + table},
+		{"nft table", "inet netsandbox"},
 	} {
 		if !holds(append(rules, tables...), want.kind, want.what) {
 			t.Errorf("no leftover %s %q in %+v %+v", want.kind, want.what, rules, tables)
