@@ -67,8 +67,8 @@ func (h *hostNet) outOf(m []byte) []string {
 }
 
 // routeKinds counts the routes that are more than a destination and a next hop.
-// All of them are in a twin. Where it goes by one as the host does, the host's own
-// is used; a lane knows an interface and a next hop and no encapsulation.
+// All of them are in a twin. What its kernel puts into an encapsulation arrives
+// here as such, and is carried only where that does not show in the packet.
 func routeKinds(h *hostNet) (backends.Finding, error) {
 	var encap, object, source int
 	for _, m := range h.routes {
@@ -94,8 +94,8 @@ func routeKinds(h *hostNet) (backends.Finding, error) {
 	}
 	switch {
 	case encap > 0:
-		return lesser("none is needed as long as a change leaves the encapsulated routes alone",
-			"routes: %s; a circuit that a change moves to an encapsulated one is Unverifiable", strings.Join(parts, ", "))
+		return lesser("circuits by an encapsulated route can be checked on the host only, after apply",
+			"routes: %s; circuits by an encapsulated one may be Unverifiable", strings.Join(parts, ", "))
 	case parts != nil:
 		return fine("routes: %s", strings.Join(parts, ", "))
 	}
