@@ -1,8 +1,10 @@
 package nettwin
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -60,6 +62,18 @@ func setupTAP(fd int, l rtnl.Link) error {
 	// Segments of up to 64 KiB cross the TAP in one piece: five times the speed
 	// of 1500-byte frames. Not USO: the relay does not split datagrams.
 	return ioctl(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6)
+}
+
+// closeTAPs removes the links, all at once: the kernel waits for every processor
+// before it lets go of one, and a hundred one by one took 3 s.
+func closeTAPs(taps []*os.File) error {
+	errs := make([]error, len(taps))
+	var wg sync.WaitGroup
+	for i, f := range taps {
+		wg.Go(func() { errs[i] = f.Close() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // setCarrier says whether the cable is plugged in. Kernels before 4.20 lack it,

@@ -275,9 +275,7 @@ func (t *Twin) release() error {
 		errs = append(errs, t.relay.Close())
 		t.relay = nil
 	}
-	for _, f := range t.taps {
-		errs = append(errs, f.Close())
-	}
+	errs = append(errs, closeTAPs(t.taps))
 	t.taps, t.notes, t.baseline = nil, nil, nil
 	return errors.Join(errs...)
 }
