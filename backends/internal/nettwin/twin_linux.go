@@ -226,8 +226,7 @@ func (t *Twin) Status() Status {
 	return s
 }
 
-// Counts says what the relay has seen. A check that failed while packets to an
-// unmirrored next hop were counted proves nothing about that next hop.
+// Counts says what the relay has seen.
 func (t *Twin) Counts() (relay.Counts, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
