@@ -15,9 +15,10 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// patience bounds what a tool of the network waits for. Every canary waits for so
-// long where the way out is cut.
-const patience = time.Second
+// patience bounds what a tool of the network waits for. It leaves room for a first
+// packet that is sent again. A canary waits for so long where the way out is cut, if
+// nothing ends it before.
+const patience = 3 * time.Second
 
 // tools are what lab can do with a network.
 var tools = map[string]func(args []string) error{
@@ -56,7 +57,7 @@ func labDatagram(args []string) error {
 		if _, err := c.Write([]byte("hello")); err != nil {
 			return err
 		}
-		c.SetReadDeadline(time.Now().Add(patience / 4))
+		c.SetReadDeadline(time.Now().Add(patience / 12))
 		n, err := c.Read(b)
 		if err == nil {
 			_, err = os.Stdout.Write(b[:n])
@@ -141,7 +142,7 @@ func labBeat(args []string) error {
 // labBeating waits for the next beats of a heart and fails when it ever missed one.
 func labBeating(args []string) error {
 	first := -1
-	for end := time.Now().Add(4 * patience); ; time.Sleep(beatEvery) {
+	for end := time.Now().Add(2 * patience); ; time.Sleep(beatEvery) {
 		b, err := os.ReadFile(args[0])
 		var n, gaps int
 		if err == nil {
