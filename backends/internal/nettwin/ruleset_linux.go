@@ -38,6 +38,9 @@ func (t *Twin) loadRuleset(r *replica) (notes []string) {
 		notes = append(notes, fmt.Sprintf("rules that ask whose a packet is (%s) know inside who sends, but the host's take what leaves the twin for root's",
 			strings.Join(seen.Owners, ", ")))
 	}
+	if len(seen.Queues) > 0 {
+		notes = append(notes, fmt.Sprintf("packets that rules hand to a program (%s) are dropped in the twin, which has no such program", strings.Join(seen.Queues, ", ")))
+	}
 	return notes
 }
 

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"encoding/binary"
+	"errors"
 	"iter"
 	"strings"
 
@@ -44,6 +45,19 @@ func extensions(s step) string {
 		}
 	}
 	return strings.Join(out, ", ")
+}
+
+// errGlobal is why a rule with a global target is not loaded.
+var errGlobal = errors.New("it acts on the whole machine")
+
+// global reports whether a rule has a target that does.
+func global(list []byte) bool {
+	for name, e := range expressions(list) {
+		if name == "target" && (Extension{Name: e.str(unix.NFTA_TARGET_NAME)}).Global() {
+			return true
+		}
+	}
+	return false
 }
 
 // ownersOnly reports whether a rule compares ids by the owner match of iptables.

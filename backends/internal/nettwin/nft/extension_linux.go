@@ -34,6 +34,12 @@ func (c *scan) match(e object) { c.seen.Match(c.extension(e)) }
 
 func (c *scan) target(e object) { c.seen.Target(c.extension(e)) }
 
+// Global reports a target that acts on something of the whole machine, whichever
+// network namespace it is in: a light, or a timer in /sys that is found by name
+// and is then that of the host's rule. Packets go on after either, so a rule less
+// changes no verdict.
+func (x Extension) Global() bool { return x.Name == "LED" || x.Name == "IDLETIMER" }
+
 // Match learns from a match.
 func (s *Seen) Match(at Place, x Extension) {
 	switch x.Name {
@@ -69,6 +75,11 @@ func (s *Seen) Target(at Place, x Extension) {
 	case "TPROXY": // mask, mark
 		if len(x.Data) >= 8 {
 			s.mark(word32(x.Data, 4), word32(x.Data, 0))
+		}
+	case "NFQUEUE": // number, total, flags
+		const bypass = 0x1
+		if x.Revision < 2 || len(x.Data) < 5 || x.Data[4]&bypass == 0 {
+			s.Queues = append(s.Queues, at.Chain)
 		}
 	case "REDIRECT", "DNAT":
 		s.translation(at, x)

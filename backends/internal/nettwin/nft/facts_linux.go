@@ -26,6 +26,9 @@ type Seen struct {
 	// Owners names the chains that ask which user, group or cgroup sends. What a
 	// relay sends for a process is not sent by that process.
 	Owners []string
+	// Queues names the chains that hand packets to a program and drop them when
+	// there is none: no twin has the program.
+	Queues []string
 }
 
 // Redirect is one destination of nat in the output hook.
@@ -147,7 +150,7 @@ func (t *rawTable) leads(rules []object) []string {
 
 // Tidy sorts what was seen and keeps each thing once.
 func (s *Seen) Tidy() {
-	for _, l := range []*[]string{&s.RPFilter, &s.Owners} {
+	for _, l := range []*[]string{&s.RPFilter, &s.Owners, &s.Queues} {
 		slices.Sort(*l)
 		*l = slices.Compact(*l)
 	}

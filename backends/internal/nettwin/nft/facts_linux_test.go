@@ -173,6 +173,8 @@ iptables -t raw -A PREROUTING -m rpfilter --invert -j DROP
 iptables -t mangle -A PREROUTING -m mark --mark 0x1/0xff -j MARK --set-xmark 0x10/0xf0
 iptables -t mangle -A PREROUTING -m connmark --mark 0x2/0x3 -j CONNMARK --set-xmark 0x400/0xff00
 iptables -t mangle -A PREROUTING -j CONNMARK --restore-mark
+iptables -A FORWARD -j NFQUEUE --queue-num 5
+iptables -A OUTPUT -j NFQUEUE --queue-num 5 --queue-bypass
 iptables -t mangle -A PREROUTING -p tcp -j TPROXY --on-port 7893 --tproxy-mark 0x3000/0xf000`); failed != nil {
 		t.Fatal(failed)
 	}
@@ -181,6 +183,7 @@ iptables -t mangle -A PREROUTING -p tcp -j TPROXY --on-port 7893 --tproxy-mark 0
 	tcp, udp := uint8(unix.IPPROTO_TCP), uint8(unix.IPPROTO_UDP)
 	want := Seen{
 		OutputNAT: true, Owners: []string{"ip nat chain REDSOCKS"}, RPFilter: []string{"ip raw chain PREROUTING"},
+		Queues: []string{"ip filter chain FORWARD"},
 		Redirects: []Redirect{
 			{Proto: udp, Addr: netip.MustParseAddr("127.0.0.1"), Port: 5353, Four: true},
 			{Proto: tcp, Port: 12345, Four: true},

@@ -219,7 +219,7 @@ func TestLoadIsFaithful(t *testing.T) {
 	cases := map[string]string{}
 	for name, rules := range features {
 		cases[name] = readable(rules)
-		all.WriteString(readable(rules))
+		all.WriteString(readable(rules) + "\n")
 	}
 	cases["all together"] = all.String()
 	for name, rules := range cases {

@@ -37,9 +37,13 @@ func (r *Raw) Load(ns int, links map[int]int) (notes []string, err error) {
 	}
 	l := loader{s, owner}
 	parts := make([][]step, len(r.tables))
+	var left []refusal
 	for i, t := range r.tables {
-		parts[i] = t.steps(links)
+		var l []refusal
+		parts[i], l = t.steps(links)
+		left = append(left, l...)
 	}
+	defer func() { notes = append(notes, describe(left)...) }()
 	// Each commit waits until no processor is in the old ruleset, so all tables go
 	// at once; one that is refused would take the others along.
 	if len(l.commit(slices.Concat(parts...))) == 0 {
@@ -63,7 +67,7 @@ func (l *loader) table(t *rawTable, steps []step) []string {
 	for range 8 { // what depends on a refused step is refused with it, so two do
 		errs := l.commit(steps)
 		if len(errs) == 0 {
-			return notes(refused)
+			return describe(refused)
 		}
 		if err := errors.Join(errs[commitError], errs[0]); err != nil {
 			return []string{fmt.Sprintf("nftables table %s is not in the twin: %v", t, err)}
@@ -102,8 +106,8 @@ type refusal struct {
 	err error
 }
 
-// notes puts refusals into words, those of one place with one reason together.
-func notes(rs []refusal) []string {
+// describe puts refusals into words, those of one place with one reason together.
+func describe(rs []refusal) []string {
 	type group struct{ what, reason string }
 	count := map[group]int{}
 	var order []group

@@ -57,7 +57,7 @@ func (s *Seen) rule(t *rawTable, at place, rule object) {
 var scanners = map[string]func(*scan, object){
 	"immediate": (*scan).immediate, "meta": (*scan).meta, "ct": (*scan).ct, "socket": (*scan).socket, "fib": (*scan).fib,
 	"bitwise": (*scan).bitwise, "byteorder": (*scan).byteorder, "cmp": (*scan).cmp, "range": (*scan).within,
-	"payload": (*scan).payload, "lookup": (*scan).lookup, "redir": (*scan).redir, "nat": (*scan).nat, "reject": (*scan).reject,
+	"payload": (*scan).payload, "lookup": (*scan).lookup, "redir": (*scan).redir, "nat": (*scan).nat, "reject": (*scan).reject, "queue": (*scan).queue,
 	"match": (*scan).match, "target": (*scan).target,
 }
 
@@ -104,6 +104,14 @@ func (c *scan) decided() {
 			name = familyName(family) + " packets in " + name
 		}
 		c.seen.RPFilter = append(c.seen.RPFilter, name)
+	}
+}
+
+func (c *scan) queue(e object) {
+	const flags, bypass = 3, 0x1 // NFTA_QUEUE_FLAGS, of 16 bits
+	f := rtnl.Find(e.attrs, flags)
+	if len(f) < 2 || f[1]&bypass == 0 {
+		c.seen.Queues = append(c.seen.Queues, c.at.chain)
 	}
 }
 

@@ -48,7 +48,7 @@ const (
 
 // steps are the messages that make a table, each after those it needs: rules
 // name sets, verdict maps name chains, object maps name objects.
-func (t *rawTable) steps(links map[int]int) []step {
+func (t *rawTable) steps(links map[int]int) ([]step, []refusal) {
 	b := builder{t: t, links: links, anonymous: map[string]bool{}, done: map[string]bool{}}
 	b.table()
 	for _, c := range t.chains {
@@ -71,7 +71,7 @@ func (t *rawTable) steps(links map[int]int) []step {
 		b.add("flowtable", o.str(flowtableName), step{typ: unix.NFT_MSG_NEWFLOWTABLE, flags: unix.NLM_F_CREATE, attrs: a})
 	}
 	b.rules()
-	return b.out
+	return b.out, b.left
 }
 
 // builder makes the steps of one table.
@@ -79,6 +79,7 @@ type builder struct {
 	t         *rawTable
 	links     map[int]int
 	out       []step
+	left      []refusal       // what is not even tried
 	anonymous map[string]bool // chains that end with the rule that jumps to them
 	done      map[string]bool // chains whose rules are there
 }
@@ -183,6 +184,10 @@ func (b *builder) rulesOf(chain string) {
 		b.add("rule in chain", chain, step{
 			typ: unix.NFT_MSG_NEWRULE, flags: unix.NLM_F_CREATE | unix.NLM_F_APPEND, attrs: a, owner: ownersOnly(list),
 		})
+		if last := len(b.out) - 1; global(list) {
+			b.left = append(b.left, refusal{b.out[last], errGlobal})
+			b.out = b.out[:last]
+		}
 	}
 }
 

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 )
 
 // references are matches and targets that name what no twin has: sets of ipset
 // and objects of nfacct. The kernel refuses the whole table for one of them.
 var references = []string{"set", "SET", "nfacct"}
 
-// refers reports whether an entry has one, and which.
+// refers reports whether an entry has one, or a target that acts on the whole
+// machine, and which.
 func (e entry) refers() (string, bool) {
 	for m := range e.matches() {
 		if slices.Contains(references, m.Name) {
@@ -18,7 +21,7 @@ func (e entry) refers() (string, bool) {
 		}
 	}
 	x := e.target()
-	return x.Name, slices.Contains(references, x.Name)
+	return x.Name, slices.Contains(references, x.Name) || nft.Extension(x).Global()
 }
 
 // without is the table less the rules that refer, and how many there were for

@@ -264,6 +264,8 @@ iptables-legacy -t raw -A PREROUTING -m rpfilter --invert -j DROP
 iptables-legacy -t mangle -A PREROUTING -m mark --mark 0x1/0xff -j MARK --set-xmark 0x10/0xf0
 iptables-legacy -t mangle -A PREROUTING -m connmark --mark 0x2/0x3 -j CONNMARK --set-xmark 0x400/0xff00
 iptables-legacy -t mangle -A PREROUTING -j CONNMARK --restore-mark
+iptables-legacy -A FORWARD -j NFQUEUE --queue-num 5
+iptables-legacy -A OUTPUT -j NFQUEUE --queue-num 5 --queue-bypass
 iptables-legacy -t mangle -A PREROUTING -p tcp -j TPROXY --on-port 7893 --tproxy-mark 0x3000/0xf000`)
 	ts, err := Read(int(host.NS().Fd()))
 	must(t, err)
@@ -271,6 +273,7 @@ iptables-legacy -t mangle -A PREROUTING -p tcp -j TPROXY --on-port 7893 --tproxy
 	Learn(ts, &got)
 	want := nft.Seen{
 		OutputNAT: true, Owners: []string{"ip nat chain REDSOCKS"}, RPFilter: []string{"ip raw chain PREROUTING"},
+		Queues: []string{"ip filter chain FORWARD"},
 		Redirects: []nft.Redirect{
 			{Proto: unix.IPPROTO_UDP, Addr: netip.MustParseAddr("127.0.0.1"), Port: 5353, Four: true},
 			{Proto: unix.IPPROTO_TCP, Port: 12345, Four: true},
