@@ -123,6 +123,28 @@ func TestNotesOnKinds(t *testing.T) {
 	}
 }
 
+// TestNotesOnWhatIsMissing has the host shape and encrypt its traffic.
+func TestNotesOnWhatIsMissing(t *testing.T) {
+	l := newLab(t, nstest.Tool("ip"), nstest.Tool("tc"))
+	l.onHostAll(t, `
+tc qdisc add dev eth0 root handle 1: pfifo limit 77
+ip xfrm policy add src 10.0.0.0/8 dst 10.1.0.0/16 dir out action block
+ip -6 route add 2001:db8:1::/48 encap seg6local action End dev eth0
+`)
+	l.mirror(t, Options{})
+	got := l.twin.Notes()
+	for _, want := range []string{
+		"queueing discipline dev eth0 root pfifo", "1 IPsec policies are not in the twin: what it sends goes by the host's",
+	} {
+		if !slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, want) }) {
+			t.Errorf("no note %q in:\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+	if len(got) != 2 {
+		t.Errorf("%d notes, want 2:\n%s", len(got), strings.Join(got, "\n"))
+	}
+}
+
 // TestHundredLinks is a host with many.
 func TestHundredLinks(t *testing.T) {
 	l := newLab(t, nstest.Tool("ip"))

@@ -4,10 +4,13 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -91,6 +94,9 @@ func TestSourceAndPathAreTheHosts(t *testing.T) {
 		"2001:db8:86::/64", "2001:db8:87::/64", "2001:db8:88::/64", "2001:db8:89::/64")
 	l.paths(t, "80")
 	l.mirror(t, Options{Ways: l.lanes(t)})
+	if was, now := addressesOf(t, l.host), addressesOf(t, l.inside); !slices.Equal(was, now) {
+		t.Errorf("addresses of the host in order\n%s\nin the twin\n%s", strings.Join(was, "\n"), strings.Join(now, "\n"))
+	}
 	paths := map[string]bool{}
 	for _, d := range destinations {
 		for _, network := range []string{"tcp", "udp"} {
@@ -119,6 +125,18 @@ func TestSourceAndPathAreTheHosts(t *testing.T) {
 	if got := l.lines(t); len(got) != 0 {
 		t.Errorf("traffic is no difference: %q", got)
 	}
+}
+
+// addressesOf lists those of a node in the kernel's order, by link.
+func addressesOf(t *testing.T, n *netlab.Node) []string {
+	t.Helper()
+	have, err := observe(int(n.NS().Fd()))
+	must(t, err)
+	var out []string
+	for _, m := range have.addresses {
+		out = append(out, rtnl.AddressText(m, have.name))
+	}
+	return out
 }
 
 // outside gives the server networks that every gateway knows the way to.
