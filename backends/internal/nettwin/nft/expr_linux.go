@@ -47,6 +47,28 @@ func extensions(s step) string {
 	return strings.Join(out, ", ")
 }
 
+// uses lists the sets and chains that a rule names.
+func uses(s step) []string {
+	if s.typ != unix.NFT_MSG_NEWRULE {
+		return nil
+	}
+	var out []string
+	for name, e := range expressions(rtnl.Find(s.attrs, unix.NFTA_RULE_EXPRESSIONS)) {
+		switch name {
+		case "lookup":
+			out = append(out, e.str(unix.NFTA_LOOKUP_SET))
+		case "dynset":
+			out = append(out, e.str(unix.NFTA_DYNSET_SET_NAME))
+		case "objref":
+			out = append(out, e.str(unix.NFTA_OBJREF_SET_NAME))
+		case "immediate":
+			chain, _ := e.verdict(unix.NFTA_IMMEDIATE_DATA)
+			out = append(out, chain)
+		}
+	}
+	return out
+}
+
 // errGlobal is why a rule with a global target is not loaded.
 var errGlobal = errors.New("it acts on the whole machine")
 

@@ -83,7 +83,7 @@ func (l *loader) table(t *rawTable, steps []step) []string {
 				refused = append(refused, refusal{s, errs[i]})
 			}
 		}
-		steps = rest
+		steps = bound(rest)
 	}
 	return []string{fmt.Sprintf("nftables table %s is not in the twin: %v", t, refused[len(refused)-1].err)}
 }
@@ -98,6 +98,24 @@ func cascade(errs map[int]error, n int) int {
 		}
 	}
 	return first
+}
+
+// bound leaves out sets and chains without a name that no rule is left to use:
+// the kernel commits none.
+func bound(steps []step) []step {
+	for {
+		used := map[string]bool{}
+		for _, s := range steps {
+			for _, name := range uses(s) {
+				used[name] = true
+			}
+		}
+		n := len(steps)
+		steps = slices.DeleteFunc(steps, func(s step) bool { return s.anonymous != "" && !used[s.anonymous] })
+		if len(steps) == n {
+			return steps
+		}
+	}
 }
 
 // refusal is a step that the kernel did not take.

@@ -19,6 +19,7 @@ type step struct {
 	attrs      []byte
 	what       string // "nftables chain ip filter INPUT"
 	owner      bool   // taken only from the owner of the namespace
+	anonymous  string // the set or chain without a name that it is part of
 }
 
 // Flags that x/sys lacks. One that is not here goes along with the attribute.
@@ -86,6 +87,9 @@ type builder struct {
 
 func (b *builder) add(kind, name string, s step) {
 	s.family = b.t.family
+	if kind == "rule in chain" && b.anonymous[name] {
+		s.anonymous = name
+	}
 	s.what = fmt.Sprintf("nftables %s %s %s", kind, b.t, name)
 	b.out = append(b.out, s)
 }
@@ -109,13 +113,21 @@ func (b *builder) chain(o object) {
 	if f := o.num(chainFlags) &^ (chainBase | chainOffload); f != 0 {
 		a = appendNumber(a, chainFlags, f)
 	}
-	b.add("chain", o.str(unix.NFTA_CHAIN_NAME), step{typ: unix.NFT_MSG_NEWCHAIN, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, attrs: a})
+	s := step{typ: unix.NFT_MSG_NEWCHAIN, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, attrs: a}
+	if name := o.str(unix.NFTA_CHAIN_NAME); b.anonymous[name] {
+		s.anonymous = name
+	}
+	b.add("chain", o.str(unix.NFTA_CHAIN_NAME), s)
 }
 
 func (b *builder) set(s rawSet, id uint32) {
 	// The number is asked for, and needed only where names are made up.
 	a := appendNumber(drop(s.attrs, unix.NFTA_SET_ID, unix.NFTA_SET_PAD, setHandle, setType, setCount), unix.NFTA_SET_ID, id)
-	b.add("set", s.name, step{typ: unix.NFT_MSG_NEWSET, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, attrs: a})
+	anonymous := ""
+	if s.num(unix.NFTA_SET_FLAGS)&unix.NFT_SET_ANONYMOUS != 0 {
+		anonymous = s.name
+	}
+	b.add("set", s.name, step{typ: unix.NFT_MSG_NEWSET, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, attrs: a, anonymous: anonymous})
 	elements := s.elements
 	if f := s.num(unix.NFTA_SET_FLAGS); f&unix.NFT_SET_INTERVAL != 0 && f&setConcat == 0 {
 		elements = ascending(elements)
@@ -137,7 +149,7 @@ func (b *builder) set(s rawSet, id uint32) {
 		e = rtnl.Append(e, unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, list)
 		b.out = append(b.out, step{
 			typ: unix.NFT_MSG_NEWSETELEM, flags: unix.NLM_F_CREATE, family: b.t.family, attrs: e,
-			what: fmt.Sprintf("part of nftables set %s %s", b.t, s.name),
+			what: fmt.Sprintf("part of nftables set %s %s", b.t, s.name), anonymous: anonymous,
 		})
 	}
 }

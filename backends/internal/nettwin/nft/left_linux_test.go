@@ -2,6 +2,7 @@ package nft
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,5 +40,47 @@ func TestGlobalTargetsStayOut(t *testing.T) {
 	}
 	if got := describe(left); !slices.Equal(got, want) {
 		t.Errorf("notes %q, want %q", got, want)
+	}
+}
+
+// TestWhatIsUsedByNothingStaysOut takes rules out of a batch as when the kernel
+// has refused them: their sets and chains have to go with them.
+func TestWhatIsUsedByNothingStaysOut(t *testing.T) {
+	host, twin := pair(t)
+	apply(t, host, readable(`
+table inet j {
+	chain in {
+		type filter hook input priority 0;
+		tcp dport 22 jump {
+			ip saddr { 10.0.0.1, 10.0.0.2 } accept
+			drop
+		}
+		udp dport { 53, 54 } accept
+		udp dport { 55, 56 } drop
+	}
+}`))
+	raw, err := Read(int(host.NS().Fd()))
+	must(t, err)
+	s, err := open(int(twin.NS().Fd()))
+	must(t, err)
+	defer s.Close()
+	steps, _ := raw.tables[0].steps(nil)
+	rules := 0
+	rest := slices.DeleteFunc(steps, func(s step) bool {
+		if s.typ != unix.NFT_MSG_NEWRULE || s.anonymous != "" {
+			return false
+		}
+		rules++
+		return rules < 3
+	})
+	l := loader{s: s}
+	if errs := l.commit(slices.Clone(rest)); len(errs) == 0 {
+		t.Error("the kernel takes sets and chains that nothing uses: bound is for nothing")
+	}
+	if errs := l.commit(bound(rest)); len(errs) != 0 {
+		t.Errorf("refused: %v", errs)
+	}
+	if out := listed(t, twin); !strings.Contains(out, "udp dport { 55, 56 } drop") || strings.Contains(out, "53") || strings.Contains(out, "10.0.0.1") {
+		t.Errorf("the twin has\n%s", out)
 	}
 }
