@@ -276,3 +276,47 @@ func TestLimitsOutliveReset(t *testing.T) {
 		t.Errorf("since the mark: %v, %v; want that of eth0 via 192.0.2.77", ls, err)
 	}
 }
+
+// TestRulesOfPorts has the host send flows by what they are and by where they come
+// from. The twin's kernel knows those rules too, until somebody inside deletes
+// them; the port that they ask for is another than inside.
+func TestRulesOfPorts(t *testing.T) {
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	l.pathsUDP(t, "81")
+	var rules []string
+	for family, gw := range map[string]string{"-4": "192.0.2.254", "-6": "2001:db8:1::fe"} {
+		for _, line := range []string{
+			"rule add pref 70 ipproto udp dport 81 lookup 77", "rule add pref 71 ipproto tcp sport 1024-65534 lookup 77",
+			"route add default via " + gw + " dev eth0 table 77",
+		} {
+			_, err := l.host.Run(t.Context(), append([]string{"ip", family}, strings.Fields(line)...)...)
+			must(t, err)
+		}
+		rules = append(rules, "ip "+family+" rule del pref 70", "ip "+family+" rule del pref 71")
+	}
+	l.mirror(t, Options{Ways: l.keeper})
+	all := func(want func(network string, six int) string) {
+		t.Helper()
+		for six, server := range servers {
+			for network, port := range map[string]string{"tcp": ":80", "udp": ":81"} {
+				if got, err := path(t, l.inside, network, server+port); got != want(network, six) || err != nil {
+					t.Errorf("%s to %s: seen as %q, %v; want %q", network, server, got, err, want(network, six))
+				}
+			}
+		}
+	}
+	all(func(network string, six int) string {
+		if network == "tcp" && six == 1 { // is routed before it has a port, and stays there
+			return byGW1[six]
+		}
+		return byGW3[six]
+	})
+	for _, line := range rules {
+		l.run(t, line)
+	}
+	all(func(_ string, six int) string { return byGW1[six] })
+	if ls := l.limits(t); len(ls) != 0 {
+		t.Errorf("limits: %v", ls)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -187,19 +188,41 @@ func (l *lane) dial(ctx context.Context, id stack.TransportEndpointID) (*route, 
 	if no != nil {
 		return nil, nil, no
 	}
-	d := net.Dialer{Control: w.control, KeepAlive: -1}
-	c, err := d.DialContext(ctx, "tcp", dst.String())
+	out, err := w.connect(ctx, dst)
 	if err != nil {
-		w.release()
 		return nil, nil, err
 	}
-	out := c.(*net.TCPConn)
-	if no := w.confirm(out.LocalAddr().(*net.TCPAddr).AddrPort()); no != nil {
+	if no := w.confirm(); no != nil {
 		reset(out)
 		w.release()
 		return nil, nil, no.afterwards()
 	}
 	return w, out, nil
+}
+
+// connect makes the connection, and makes it once more with a mark when the port
+// that the kernel chose turns out to lead elsewhere.
+func (w *route) connect(ctx context.Context, dst netip.AddrPort) (*net.TCPConn, error) {
+	d := net.Dialer{Control: w.control, KeepAlive: -1}
+	for {
+		marked := w.mark
+		c, err := d.DialContext(ctx, "tcp", dst.String())
+		if err != nil {
+			w.release()
+			return nil, err
+		}
+		out := c.(*net.TCPConn)
+		at := out.LocalAddr().(*net.TCPAddr).AddrPort()
+		no := w.settle(netip.AddrPortFrom(w.flow.Src.Addr(), at.Port()))
+		if no == nil && w.mark == marked {
+			return out, nil
+		}
+		reset(out)
+		if no != nil {
+			w.release()
+			return nil, no.afterwards()
+		}
+	}
 }
 
 func (r *Relay) moor(id stack.TransportEndpointID, l *lane) {

@@ -108,7 +108,7 @@ func (f *udpFlow) first(w *route) bool {
 	if _, err := f.out.Write(b.Bytes()); err != nil && !f.tell(err) {
 		return false
 	}
-	if no := w.confirm(f.out.LocalAddr().(*net.UDPAddr).AddrPort()); no != nil {
+	if no := w.confirm(); no != nil {
 		f.lane.refuse(nil, no)
 		return false
 	}

@@ -25,25 +25,41 @@ func (w *route) control(_, _ string, c syscall.RawConn) error {
 func (w *route) prepare(fd int) error {
 	w.release()
 	w.flow.Src = netip.AddrPortFrom(w.flow.Src.Addr(), 0)
-	switch {
-	case w.mark != 0:
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(w.mark)); err != nil {
-			return w.unmarked(err)
-		}
-	case w.flow.Proto == unix.IPPROTO_TCP:
+	late := w.mark == 0 && w.flow.Proto == unix.IPPROTO_TCP
+	if late {
 		// The port is chosen with the connect, when it need be free only for that
 		// destination: 28 000 ports are soon used up by closed connections.
 		if err := unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil && err != unix.ENOPROTOOPT {
 			return fmt.Errorf("bind without port: %w", err)
 		}
 	}
-	if err := w.bind(fd); err != nil {
+	if err := w.bind(fd); err != nil || late {
 		return err
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return fmt.Errorf("read bound address: %w", err)
+	}
+	if r := w.settle(addrPort(sa)); r != nil {
+		return r
 	}
 	if w.mark == 0 {
 		return nil
 	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(w.mark)); err != nil {
+		return w.unmarked(err)
+	}
 	return w.admit(fd)
+}
+
+// settle looks where the kernel sends the flow now that its source port is known,
+// for a rule of the host may name ports: such a flow needs a mark too.
+func (w *route) settle(src netip.AddrPort) *refusal {
+	w.flow.Src = src
+	if w.mark == 0 && w.strays() != nil {
+		return w.lead()
+	}
+	return nil
 }
 
 // bind gives the socket the twin's source address.
@@ -71,14 +87,9 @@ func (w *route) bind(fd int) error {
 	}
 }
 
-// admit lets the answers in, now that the port is known, and looks for the last
-// time where the kernel would send the flow: a rule of the host may name ports.
+// admit lets the answers in and looks for the last time where the kernel would
+// send the flow.
 func (w *route) admit(fd int) error {
-	sa, err := unix.Getsockname(fd)
-	if err != nil {
-		return fmt.Errorf("read bound address: %w", err)
-	}
-	w.flow.Src = addrPort(sa)
 	if err := w.lane.relay.ways.Admit(w.flow, fd); err != nil {
 		return w.limited(err)
 	}
@@ -91,15 +102,9 @@ func (w *route) admit(fd int) error {
 }
 
 // confirm is called when the socket is connected and, for datagrams, the first
-// one was sent. It holds what the host did against what the twin did: the way,
-// now that the port is known, and the host's own address translation.
-func (w *route) confirm(local netip.AddrPort) *refusal {
-	if p := local.Port(); p != 0 && w.mark == 0 {
-		w.flow.Src = netip.AddrPortFrom(w.flow.Src.Addr(), p)
-		if lim := w.strays(); lim != nil {
-			return w.lane.blocked(*lim)
-		}
-	}
+// one was sent. It holds what the host's firewall made of the flow against what
+// the twin's did.
+func (w *route) confirm() *refusal {
 	r := w.lane.relay
 	if lim := r.divertedByHost(w.flow); lim != nil {
 		return w.lane.blocked(*lim)
