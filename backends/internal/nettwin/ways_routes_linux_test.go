@@ -1,9 +1,11 @@
 package nettwin
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -119,5 +121,43 @@ func (l *testLab) wantSilence(t *testing.T, network, addr string) {
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%s to %s: got %v, want silence", network, addr, err)
+	}
+}
+
+// TestReversePath goes by another interface of a host that filters by reverse
+// path in each way that there is. It holds a rule for a flow only where the filter
+// would drop the answers.
+func TestReversePath(t *testing.T) {
+	l := newWaysLab(t)
+	echo(t, l.server, "tcp", ":82")
+	for filter, want := range map[string]int{"0": 0, "1": 1, "2": 0} {
+		t.Run("rp_filter "+filter, func(t *testing.T) {
+			for _, s := range []string{"all", "default", "eth0", "eth1"} {
+				must(t, l.host.Sysctl("ipv4/conf/"+s+"/rp_filter", filter))
+			}
+			l.mirror(t, Options{Ways: l.keeper})
+			l.run(t, "ip route replace default via 198.51.100.1")
+			c, err := l.inside.Dial(within(t, 5*time.Second), "tcp", servers[0]+":82")
+			must(t, err)
+			defer c.Close()
+			r := bufio.NewReader(c)
+			if seen, err := r.ReadString('\n'); seen != "198.51.100.2\n" || err != nil {
+				t.Errorf("seen as %q, %v", seen, err)
+			}
+			rules, err := l.host.Run(t.Context(), "ip", "rule")
+			must(t, err)
+			if got := strings.Count(rules, "sport"); got != want {
+				t.Errorf("%d rules for one flow, want %d:\n%s", got, want, rules)
+			}
+			must(t, c.Close())
+			eventually(t, "the flow's rule is gone", func() bool {
+				rules, err := l.host.Run(t.Context(), "ip", "rule")
+				must(t, err)
+				return !strings.Contains(rules, "sport")
+			})
+			if ls := l.limits(t); len(ls) != 0 {
+				t.Errorf("limits: %v", ls)
+			}
+		})
 	}
 }
