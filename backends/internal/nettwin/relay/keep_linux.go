@@ -74,9 +74,7 @@ func (k *keep) serve() {
 		workers.Go(func() {
 			defer func() { <-slots }()
 			a := k.answer(q, fd)
-			if fd >= 0 {
-				unix.Close(fd)
-			}
+			letGo(fd)
 			a.ID = q.ID
 			if b, err := json.Marshal(a); err == nil && len(b) <= maxAsk {
 				_, _ = k.conn.Write(b) // the relay is gone: the next read says so
@@ -115,9 +113,19 @@ func readAsk(c *net.UnixConn, b []byte) (ask, int, error) {
 		return q, fd, nil
 	}
 	for _, fd := range fds {
-		unix.Close(fd)
+		letGo(fd)
 	}
 	return ask{}, -1, fmt.Errorf("read question: %w", err)
+}
+
+// letGo closes a descriptor of the relay's, if there is one (-1). The last close of
+// a socket waits as long as its owner wished (SO_LINGER).
+func letGo(fd int) {
+	if fd < 0 {
+		return
+	}
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{}) // it may be no socket
+	unix.Close(fd)
 }
 
 // rights lists the descriptors in control messages.
