@@ -92,8 +92,8 @@ func (h *Holder) renewTwin() error {
 		return errors.Join(err, ways.Close())
 	}
 	unix.Close(old)
-	// What the old twin had the host do goes with it. A control view that still
-	// stands on it meets a limit.
+	// What the old twin had the host do goes with it. A control view that stands on
+	// it and still runs meets a limit; those that come later get another.
 	return errors.Join(oldTwin.Close(), oldWays.Close())
 }
 

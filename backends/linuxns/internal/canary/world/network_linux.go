@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type Networks struct {
 }
 
 type network struct {
+	opt   nettwin.Options
 	users int
 	made  chan struct{} // closed when the rest is set
 	fd    int
@@ -43,15 +45,19 @@ type network struct {
 func (n *Networks) use(ctx context.Context, user int, opt nettwin.Options) (_ *network, done func(), err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	w, ok := n.kept[opt.Cut]
-	if !ok {
-		w = &network{made: make(chan struct{})}
+	w := n.kept[opt.Cut]
+	if w != nil && !w.as(opt) {
+		n.forget(w)
+		w = nil
+	}
+	if w == nil {
+		w = &network{opt: opt, made: make(chan struct{})}
 		if n.kept == nil {
 			n.kept = map[bool]*network{}
 		}
 		n.kept[opt.Cut] = w
 		// Others may be waiting for it when its first user has gone.
-		go w.make(context.WithoutCancel(ctx), user, opt)
+		go w.make(context.WithoutCancel(ctx), user)
 	}
 	w.users++
 	n.mu.Unlock()
@@ -66,38 +72,52 @@ func (n *Networks) use(ctx context.Context, user int, opt nettwin.Options) (_ *n
 		return w, func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.leave(opt.Cut, w)
+			n.leave(w)
 		}, nil
 	}
 	if ctx.Err() == nil && n.kept[opt.Cut] == w { // the next canary gets another try
 		delete(n.kept, opt.Cut)
 	}
-	n.leave(opt.Cut, w)
+	n.leave(w)
 	return nil, nil, err
 }
 
 // leave gives a network up; the last user's is kept for a moment. The caller
 // holds n.mu.
-func (n *Networks) leave(cut bool, w *network) {
+func (n *Networks) leave(w *network) {
 	if w.users--; w.users > 0 {
 		return
 	}
-	if n.kept[cut] != w {
+	if n.kept[w.opt.Cut] != w {
 		go w.close()
 		return
 	}
 	time.AfterFunc(linger, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if w.users > 0 || n.kept[cut] != w {
-			return
+		if w.users == 0 && n.kept[w.opt.Cut] == w {
+			n.forget(w)
 		}
-		delete(n.kept, cut)
-		go w.close()
 	})
 }
 
-func (w *network) make(ctx context.Context, user int, opt nettwin.Options) {
+// forget keeps a network no longer. One that has users goes with the last of
+// them. The caller holds n.mu.
+func (n *Networks) forget(w *network) {
+	delete(n.kept, w.opt.Cut)
+	if w.users == 0 {
+		go w.close()
+	}
+}
+
+// as reports whether a network is what these options would make. The ways of the
+// host that one was made with are closed when the environment's network is made
+// anew, and a port that was relayed since is missing in it.
+func (w *network) as(opt nettwin.Options) bool {
+	return w.opt.Cut == opt.Cut && w.opt.Ways == opt.Ways && w.opt.IDShift == opt.IDShift && slices.Equal(w.opt.Relay, opt.Relay)
+}
+
+func (w *network) make(ctx context.Context, user int) {
 	defer close(w.made)
 	ctx, cancel := context.WithTimeout(ctx, mirrorTime)
 	defer cancel()
@@ -109,7 +129,7 @@ func (w *network) make(ctx context.Context, user int, opt nettwin.Options) {
 	if w.err != nil {
 		return
 	}
-	if w.twin, w.err = nettwin.Mirror(ctx, w.fd, opt); w.err != nil {
+	if w.twin, w.err = nettwin.Mirror(ctx, w.fd, w.opt); w.err != nil {
 		unix.Close(w.fd)
 	}
 }
