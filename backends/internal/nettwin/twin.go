@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/netsandbox/netsandbox/backends/change"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
@@ -41,6 +42,8 @@ type Options struct {
 	Exe string
 	// Stderr receives the relay's last words. Nil: discarded.
 	Stderr io.Writer
+
+	idle *relay.Idle // nil: as conntrack; tests have less time
 }
 
 // Status is the liveness of a twin.

@@ -125,7 +125,7 @@ func (t *Twin) serve(r *replica, nat bool) error {
 			return fmt.Errorf("hand over tap %s: %w", p.host.Name, err)
 		}
 	}
-	if _, err := t.relay.Do(relay.Request{Start: &relay.Start{Cut: t.opt.Cut, Translates: nat}}, nil); err != nil {
+	if _, err := t.relay.Do(relay.Request{Start: &relay.Start{Cut: t.opt.Cut, Translates: nat, Idle: t.opt.idle}}, nil); err != nil {
 		return fmt.Errorf("start relay: %w", err)
 	}
 	return nil

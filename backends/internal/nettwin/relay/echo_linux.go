@@ -18,10 +18,6 @@ import (
 // one that was idle longest is given up.
 const maxEchoes = 256
 
-// echoIdle ends a flow in which nothing moved: what conntrack grants
-// (nf_conntrack_icmp_timeout).
-const echoIdle = 30 * time.Second
-
 // echoes are the flows of echo requests that are under way.
 type echoes struct {
 	mu    sync.Mutex
@@ -150,6 +146,7 @@ func (f *echoFlow) run() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer f.stop()
 		f.inward(s, &last)
 	}()
 	f.outward(s, &last, first)
@@ -181,7 +178,8 @@ func (f *echoFlow) open(d *datagram) (*echoSocket, *route) {
 
 // outward sends requests until the flow is idle or given up.
 func (f *echoFlow) outward(s *echoSocket, last *atomic.Pointer[datagram], d datagram) {
-	timer := time.NewTimer(echoIdle)
+	limit := f.key.lane.relay.idle.Echo
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		f.touch()
@@ -195,7 +193,7 @@ func (f *echoFlow) outward(s *echoSocket, last *atomic.Pointer[datagram], d data
 			case <-f.end:
 				return
 			case <-timer.C:
-				left := echoIdle - f.idle()
+				left := limit - f.idle()
 				if left <= 0 {
 					return
 				}
@@ -227,47 +225,35 @@ func (f *echoFlow) request(s *echoSocket, d *datagram) {
 
 // inward passes on replies, and errors of routers and of the destination.
 func (f *echoFlow) inward(s *echoSocket, last *atomic.Pointer[datagram]) {
+	oob := make([]byte, oobSize)
 	for {
-		e, err := s.receive()
+		e, err := s.receive(oob)
 		if err != nil {
 			return
 		}
 		f.touch()
-		switch {
-		case len(e.message) < icmpHeader:
-		case e.about != nil:
+		if e.about != nil {
 			f.complain(s, &e, last.Load())
-		default:
+		} else {
 			f.reply(&e)
 		}
-		buffers.Put(e.buf)
+		e.done()
 	}
 }
 
-func (f *echoFlow) reply(e *echoEvent) {
+func (f *echoFlow) reply(e *event) {
 	binary.BigEndian.PutUint16(e.message[icmpID:], f.key.id)
 	f.key.lane.writeIP(wrapICMP(f.key.dst, f.key.src, e.ttl, 0, e.message))
 }
 
-// complain passes on an ICMP error with its sender, for that is what tracing a
-// path is about.
-func (f *echoFlow) complain(s *echoSocket, e *echoEvent, d *datagram) {
-	if e.about.Origin != unix.SO_EE_ORIGIN_ICMP && e.about.Origin != unix.SO_EE_ORIGIN_ICMP6 ||
-		binary.BigEndian.Uint16(e.message[icmpID:]) != s.id {
+// complain passes on an ICMP error about the request that it quotes.
+func (f *echoFlow) complain(s *echoSocket, e *event, d *datagram) {
+	if binary.BigEndian.Uint16(e.message[icmpID:]) != s.id {
 		return
-	}
-	c := complaint{from: e.from, typ: e.about.Type, code: e.about.Code, word: e.about.Info}
-	// The host complains itself about a neighbour that does not answer. In the twin
-	// its address is the twin's own, and from there nothing is believed.
-	if f.key.lane.relay.local(e.from) {
-		c.from = netip.Addr{}
-	}
-	if !s.six && c.typ == parameterProblem4 {
-		c.word <<= 24
 	}
 	const most = 512 // of the packet quoted, as routers do
 	m := e.message[:min(len(e.message), most)]
 	setID(m, f.key.id)
 	quote := d.quote()
-	f.key.lane.complain(append(quote[:len(quote)-icmpHeader], m...), c)
+	f.key.lane.passOn(append(quote[:len(quote)-icmpHeader], m...), e)
 }

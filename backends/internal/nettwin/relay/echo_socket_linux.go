@@ -171,74 +171,21 @@ func ancillary(b []byte, level, typ int, v int32) []byte {
 	return b
 }
 
-// echoEvent is what came back: a reply, or the head of a request and an error
-// about it.
-type echoEvent struct {
-	message []byte // in buf
-	ttl     byte
-	about   *unix.SockExtendedErr
-	from    netip.Addr // who sent the error; not valid: this host
-
-	buf *[64 << 10]byte
-}
-
-// receive waits until something comes or the socket is closed. Errors are looked at
-// first: the kernel queues them apart, and wakes a reader for both.
-func (s *echoSocket) receive() (e echoEvent, err error) {
-	oob := make([]byte, 256)
-	err = s.rc.Read(func(fd uintptr) bool {
-		e = echoEvent{buf: buffers.Get().(*[64 << 10]byte)}
-		for range 64 {
-			for _, queue := range []int{unix.MSG_ERRQUEUE, 0} {
-				n, on, _, _, err := unix.Recvmsg(int(fd), e.buf[:], oob, queue|unix.MSG_DONTWAIT)
-				if err == nil && e.read(n, oob[:on], s) {
-					return true
-				}
-				if err == unix.EAGAIN && queue == 0 {
-					buffers.Put(e.buf)
-					e.buf = nil
-					return false
-				}
-			}
+// receive waits until a reply or an error comes, or the socket is closed.
+func (s *echoSocket) receive(oob []byte) (event, error) {
+	for {
+		e, err := receiveEvent(s.rc, oob)
+		if err != nil {
+			return e, err
 		}
-		return true // errors without end: an empty event
-	})
-	return e, err
-}
-
-// read takes in one message with what the kernel says beside it.
-func (e *echoEvent) read(n int, oob []byte, s *echoSocket) bool {
-	e.message, e.ttl = e.buf[:n], 64
-	ms, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return false
-	}
-	for _, m := range ms {
-		level, typ := m.Header.Level, m.Header.Type
-		switch {
-		case len(m.Data) >= 4 && (level == unix.SOL_IP && typ == unix.IP_TTL || level == unix.SOL_IPV6 && typ == unix.IPV6_HOPLIMIT):
-			e.ttl = byte(binary.NativeEndian.Uint32(m.Data))
-		case len(m.Data) >= 16 && (level == unix.SOL_IP && typ == unix.IP_RECVERR || level == unix.SOL_IPV6 && typ == unix.IPV6_RECVERR):
-			ee := *(*unix.SockExtendedErr)(unsafe.Pointer(&m.Data[0]))
-			e.about, e.from = &ee, offender(m.Data[16:])
+		if s.raw && !s.six && e.about == nil {
+			e.message = e.message[min(int(header.IPv4(e.message).HeaderLength()), len(e.message)):]
 		}
+		if len(e.message) >= icmpHeader {
+			return e, nil
+		}
+		e.done()
 	}
-	if s.raw && !s.six && e.about == nil {
-		size := int(header.IPv4(e.message).HeaderLength())
-		e.message = e.message[min(size, n):]
-	}
-	return len(e.message) >= icmpHeader
-}
-
-// offender reads the struct sockaddr behind a struct sock_extended_err.
-func offender(b []byte) (a netip.Addr) {
-	switch {
-	case len(b) >= unix.SizeofSockaddrInet4 && binary.NativeEndian.Uint16(b) == unix.AF_INET:
-		a = netip.AddrFrom4([4]byte(b[4:8]))
-	case len(b) >= 24 && binary.NativeEndian.Uint16(b) == unix.AF_INET6:
-		a = netip.AddrFrom16([16]byte(b[8:24]))
-	}
-	return a
 }
 
 // pathMTU connects again first: neither kind of socket keeps the route that it sent

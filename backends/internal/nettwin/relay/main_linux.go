@@ -156,6 +156,9 @@ func (s *server) start(q *Start) error {
 	}
 	s.started, s.relay.cut = true, q.Cut
 	s.relay.translates.Store(q.Translates)
+	if q.Idle != nil {
+		s.relay.idle = *q.Idle
+	}
 	for _, r := range s.readers {
 		go func() {
 			if err := r.run(); !gone(err) {

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
@@ -74,7 +75,20 @@ type Start struct {
 	Cut bool `json:"cut,omitempty"`
 	// Translates is as in [Request].
 	Translates bool `json:"translates,omitempty"`
+	// Idle replaces the times after which flows end.
+	Idle *Idle `json:"idle,omitempty"`
 }
+
+// Idle is how long a flow lives on in which nothing moves.
+type Idle struct {
+	Unanswered time.Duration `json:"unanswered"` // datagrams that nobody answered yet
+	Answered   time.Duration `json:"answered"`
+	Echo       time.Duration `json:"echo"`
+}
+
+// conntrack is what the host's connection tracking grants (nf_conntrack_udp_timeout,
+// nf_conntrack_udp_timeout_stream, nf_conntrack_icmp_timeout).
+var conntrack = Idle{Unanswered: 30 * time.Second, Answered: 120 * time.Second, Echo: 30 * time.Second}
 
 // Answer is the reply to a request.
 type Answer struct {

@@ -51,9 +51,12 @@ type Relay struct {
 	given  int                                 // of them, those given up
 	counts counters
 
-	streams, udpFlows atomic.Int64
-	echoes            echoes
-	pieces            pieces
+	streams   atomic.Int64
+	udpFlows  atomic.Int64 // to the host's loopback
+	datagrams udpTable
+	echoes    echoes
+	pieces    pieces
+	idle      Idle
 }
 
 // counters are the live form of [Counts].
@@ -68,7 +71,7 @@ func newRelay(host *kernel, ways *asker) (*Relay, error) {
 		return nil, fmt.Errorf("read clock: %w", err)
 	}
 	r := &Relay{
-		hops: newHops(), host: host, ways: ways, limits: newLimits(uint64(now.Nano())),
+		hops: newHops(), host: host, ways: ways, limits: newLimits(uint64(now.Nano())), idle: conntrack,
 		lanes: map[tcpip.NICID]*lane{}, dials: map[stack.TransportEndpointID]*syn{}, moored: map[stack.TransportEndpointID]*lane{},
 	}
 	r.allow.Store(&Allow{})
@@ -152,6 +155,6 @@ func (r *Relay) Counts() Counts {
 	c := &r.counts
 	return Counts{
 		Flows: c.flows.Load(), Refused: c.refused.Load(), Unmirrored: c.unmirrored.Load(), Fenced: c.fenced.Load(),
-		Dropped: c.dropped.Load(), Open: uint64(r.streams.Load() + r.udpFlows.Load() + int64(r.echoes.len())), NextHops: uint64(r.hops.len()),
+		Dropped: c.dropped.Load(), Open: uint64(r.streams.Load()+r.udpFlows.Load()) + uint64(r.datagrams.len()+r.echoes.len()), NextHops: uint64(r.hops.len()),
 	}
 }

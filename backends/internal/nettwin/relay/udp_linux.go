@@ -4,25 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"net/netip"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
-
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
-
-// udpIdle ends a flow in which nothing moved. It is what conntrack grants a
-// flow that was answered at least once (nf_conntrack_udp_timeout_stream is 120,
-// without an answer 30).
-const udpIdle = 60 * time.Second
 
 // takeUDP takes every datagram that belongs to no flow yet.
 func (r *Relay) takeUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
@@ -30,8 +25,8 @@ func (r *Relay) takeUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) b
 	if l == nil || r.cut {
 		return true
 	}
-	if r.udpFlows.Load() >= maxUDPFlows {
-		r.limit(&way.Limit{Kind: way.Load, Subject: "datagram flows", Reason: fmt.Sprintf("more than %d at once", maxUDPFlows)})
+	if !r.datagrams.room() {
+		r.limit(crowded())
 		return true
 	}
 	return l.udp.HandlePacket(id, pkt)
@@ -45,67 +40,89 @@ type udpFlow struct {
 	ep    tcpip.Endpoint
 	queue *waiter.Queue
 	out   *net.UDPConn
-	moved atomic.Int64 // nanoseconds of the last datagram, either way
+	path  path
+
+	moved    atomic.Int64 // nanoseconds of the last datagram, either way
+	answered atomic.Bool
+	end      chan struct{}
+	once     sync.Once
 }
 
 // startUDP begins a flow with its first datagram, which is already queued in the
 // endpoint that the request makes.
 func (l *lane) startUDP(req *udp.ForwarderRequest) bool {
-	f := &udpFlow{lane: l, id: req.ID(), queue: &waiter.Queue{}}
+	id := req.ID()
+	f := &udpFlow{lane: l, id: id, queue: &waiter.Queue{}, end: make(chan struct{})}
+	f.path.six, f.path.limit = id.LocalAddress.Len() != header.IPv4AddressSize, int(l.hop.itf.MTU)
 	ep, err := req.CreateEndpoint(f.queue)
 	if err != nil {
 		return true
 	}
 	f.ep = ep
-	l.relay.udpFlows.Add(1)
+	ep.SocketOptions().SetReceiveTTL(true)
+	ep.SocketOptions().SetReceiveHopLimit(true)
+	f.touch()
+	l.relay.datagrams.add(f)
 	go f.run()
 	return true
 }
 
 func (f *udpFlow) run() {
 	r := f.lane.relay
-	defer r.udpFlows.Add(-1)
+	defer r.datagrams.remove(f)
 	defer f.ep.Close()
-	dst := f.lane.target(f.id.LocalAddress, f.id.LocalPort)
-	w, no := f.lane.choose(unix.IPPROTO_UDP, source(f.id.RemoteAddress, f.id.RemotePort), dst)
+	w, no := f.lane.choose(unix.IPPROTO_UDP, source(f.id.RemoteAddress, f.id.RemotePort), f.target())
 	if no != nil {
 		f.lane.refuse(quoteUDP(f.id), no)
 		return
 	}
 	defer w.release()
-	d := net.Dialer{Control: w.control}
-	c, err := d.DialContext(context.Background(), "udp", dst.String())
-	if err != nil {
+	if err := f.dial(w); err != nil {
 		f.tell(err)
 		return
 	}
-	f.out = c.(*net.UDPConn)
 	if !f.first(w) {
 		f.out.Close()
 		return
 	}
 	r.counts.flows.Add(1)
-	f.touch()
-	stop := make(chan struct{})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer f.out.Close() // ends inward
-		f.outward(stop)
+		f.outward()
 	}()
 	f.inward()
-	close(stop)
+	f.stop()
 	<-done
 }
+
+func (f *udpFlow) target() netip.AddrPort { return f.lane.target(f.id.LocalAddress, f.id.LocalPort) }
+
+// dial connects the outer socket.
+func (f *udpFlow) dial(w *route) error {
+	d := net.Dialer{Control: func(network, addr string, c syscall.RawConn) error {
+		var err error
+		cerr := c.Control(func(fd uintptr) { err = hear(int(fd), f.path.six) })
+		return errors.Join(cerr, err, w.control(network, addr, c))
+	}}
+	c, err := d.DialContext(context.Background(), "udp", f.target().String())
+	if err != nil {
+		return err
+	}
+	f.out = c.(*net.UDPConn)
+	return nil
+}
+
+// stop ends the flow. It may be called more than once.
+func (f *udpFlow) stop() { f.once.Do(func() { close(f.end) }) }
 
 // first sends the datagram that the flow began with, and looks what the host made
 // of it before any answer is passed on.
 func (f *udpFlow) first(w *route) bool {
 	var b bytes.Buffer
-	if _, terr := f.ep.Read(&b, tcpip.ReadOptions{}); terr != nil {
-		return false
-	}
-	if _, err := f.out.Write(b.Bytes()); err != nil && !f.tell(err) {
+	got, terr := f.ep.Read(&b, tcpip.ReadOptions{})
+	if terr != nil || !f.send(b.Bytes(), got.ControlMessages) {
 		return false
 	}
 	if no := w.confirm(); no != nil {
@@ -113,6 +130,29 @@ func (f *udpFlow) first(w *route) bool {
 		return false
 	}
 	return true
+}
+
+// send sends a datagram as it is in the twin. An error that an earlier one met is
+// reported by the next call on the socket, but inward reads of it too: so it is
+// tried again. False: the flow is over.
+func (f *udpFlow) send(b []byte, with tcpip.ReceivableControlMessages) bool {
+	ttl := with.TTL
+	if with.HasHopLimit {
+		ttl = with.HopLimit
+	}
+	if err := f.path.lives(f.out, ttl); err != nil {
+		return f.tell(err)
+	}
+	var err error
+	for range 2 {
+		if _, err = f.out.Write(b); err == nil || errors.Is(err, unix.EMSGSIZE) {
+			break
+		}
+	}
+	if mtu, tell := f.path.narrow(f.out, len(b)); tell {
+		f.lane.tooBig(quoteUDP(f.id), mtu)
+	}
+	return err == nil || f.tell(err)
 }
 
 func (f *udpFlow) touch() { f.moved.Store(time.Now().UnixNano()) }
@@ -129,36 +169,44 @@ func (f *udpFlow) tell(err error) bool {
 		f.lane.unreachable(quoteUDP(f.id), portUnreachable)
 		return true
 	}
-	if errors.Is(err, unix.EMSGSIZE) { // the kernel now knows the path's MTU and fragments
+	if errors.Is(err, unix.EMSGSIZE) { // the kernel now knows the path's MTU and cuts
 		return true
 	}
 	return f.lane.fail(quoteUDP(f.id), err)
 }
 
+// patience is how long the flow lives on without a datagram.
+func (f *udpFlow) patience() time.Duration {
+	if f.answered.Load() {
+		return f.lane.relay.idle.Answered
+	}
+	return f.lane.relay.idle.Unanswered
+}
+
 // outward sends the twin's datagrams until the flow is idle or stopped.
-func (f *udpFlow) outward(stop <-chan struct{}) {
+func (f *udpFlow) outward() {
 	e, ready := waiter.NewChannelEntry(waiter.ReadableEvents | waiter.EventErr | waiter.EventHUp)
 	f.queue.EventRegister(&e)
 	defer f.queue.EventUnregister(&e)
-	timer := time.NewTimer(udpIdle)
+	timer := time.NewTimer(f.patience())
 	defer timer.Stop()
 	var b bytes.Buffer
 	for {
 		b.Reset()
-		_, terr := f.ep.Read(&b, tcpip.ReadOptions{})
+		got, terr := f.ep.Read(&b, tcpip.ReadOptions{})
 		switch terr.(type) {
 		case nil:
 			f.touch()
-			if _, err := f.out.Write(b.Bytes()); err != nil && !f.tell(err) {
+			if !f.send(b.Bytes(), got.ControlMessages) {
 				return
 			}
 		case *tcpip.ErrWouldBlock:
 			select {
 			case <-ready:
-			case <-stop:
+			case <-f.end:
 				return
 			case <-timer.C:
-				left := udpIdle - f.idle()
+				left := f.patience() - f.idle()
 				if left <= 0 {
 					return
 				}
@@ -170,32 +218,43 @@ func (f *udpFlow) outward(stop <-chan struct{}) {
 	}
 }
 
-// inward sends the answers.
+// inward sends the answers, and passes on who complained of a datagram.
 func (f *udpFlow) inward() {
 	rc, err := f.out.SyscallConn()
 	if err != nil {
 		return
 	}
+	oob := make([]byte, oobSize)
 	for {
-		err := f.answer(rc)
-		if err != nil && !f.tell(err) {
+		e, err := receiveEvent(rc, oob)
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return
+		case err != nil:
+			if !f.tell(err) {
+				return
+			}
+		case e.about != nil:
+			f.lane.passOn(quoteUDP(f.id), &e)
+			if e.about.Errno == uint32(unix.ECONNREFUSED) {
+				f.lane.relay.counts.refused.Add(1)
+			}
+			e.done()
+		default:
+			err = f.answer(e.message)
+			e.done()
+			if err != nil {
+				return
+			}
 		}
 	}
 }
 
 // answer passes on one datagram. An empty one is data too.
-func (f *udpFlow) answer(rc syscall.RawConn) error {
-	buf, n, err := receive(rc)
-	if buf == nil {
-		return err
-	}
-	defer buffers.Put(buf)
-	if err != nil {
-		return err
-	}
+func (f *udpFlow) answer(b []byte) error {
+	f.answered.Store(true)
 	f.touch()
-	if _, terr := f.ep.Write(bytes.NewReader(buf[:n]), tcpip.WriteOptions{}); terr != nil {
+	if _, terr := f.ep.Write(bytes.NewReader(b), tcpip.WriteOptions{}); terr != nil {
 		if _, full := terr.(*tcpip.ErrNoBufferSpace); !full {
 			return errors.New(terr.String())
 		}
