@@ -51,6 +51,21 @@ ip -6 route add 2001:db8:b1::/48 via 2001:db8:1::1 expires 300
 	}
 }
 
+// TestShapedTrafficIsNoDifference shapes inside and then sends: the line stays.
+func TestShapedTrafficIsNoDifference(t *testing.T) {
+	l := newLab(t, nstest.Tool("tc"))
+	echo(t, l.server, "tcp", ":80")
+	l.mirror(t, Options{})
+	l.run(t, "tc qdisc add dev eth0 root handle 1: htb")
+	before := l.lines(t)
+	for range 5 {
+		l.seenAs(t, "tcp", "203.0.113.80:80")
+	}
+	if got := l.lines(t); len(before) != 1 || !slices.Equal(got, before) {
+		t.Errorf("before traffic %q, after it %q", before, got)
+	}
+}
+
 // TestOneChangeIsOneLine makes one change of each kind that has no consequences
 // of its own.
 func TestOneChangeIsOneLine(t *testing.T) {

@@ -105,18 +105,28 @@ func QdiscLink(m []byte) int { return int(binary.NativeEndian.Uint32(m[4:])) }
 // no handle.
 func QdiscSet(m []byte) bool { return binary.NativeEndian.Uint32(m[8:]) != 0 }
 
+// qdiscOptions leaves out the one counter that stands among options: the packets
+// that htb sent past its classes (direct_pkts of struct tc_htb_glob).
+func qdiscOptions(kind string, b []byte) []byte {
+	const tcaHTBInit, direct = 2, 16
+	if kind != "htb" {
+		return b
+	}
+	return filter(b, 0, func(a Attr) bool {
+		if a.Type == tcaHTBInit && len(a.Value) >= direct+4 {
+			clear(a.Value[direct : direct+4])
+		}
+		return true
+	})
+}
+
 // QdiscKey splits a dumped queueing discipline into its place and the rest.
 func QdiscKey(m []byte, name Names) (key, rest string) {
 	var w words
-	for a := range Attrs(m[sizeofTcmsg:]) {
-		switch a.Type {
-		case tcaKind:
-			w = append(words{a.String()}, w...)
-		case tcaOptions:
-			if len(a.Value) > 0 {
-				w.add(fmt.Sprintf("options %x", a.Value))
-			}
-		}
+	kind := text(Find(m[sizeofTcmsg:], tcaKind))
+	w.add(kind)
+	if b := qdiscOptions(kind, Find(m[sizeofTcmsg:], tcaOptions)); len(b) > 0 {
+		w.add(fmt.Sprintf("options %x", b))
 	}
 	handle, parent := binary.NativeEndian.Uint32(m[8:]), binary.NativeEndian.Uint32(m[12:])
 	key = "dev " + name(int(binary.NativeEndian.Uint32(m[4:])))
