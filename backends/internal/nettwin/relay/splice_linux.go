@@ -11,12 +11,17 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
 // buffers are what is read from the outside. One is held only while there is
 // something in it, so an idle stream holds none.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// most is what is read from the outside of a stream at once: it fits into one segment
+// on its way to the twin's kernel. More would leave a crumb of a segment each time.
+const most = gsoMax - header.TCPTotalHeaderMaximumSize - 1
 
 // join copies both ways between an outer connection and a stream of the twin
 // until both ended. An end of data is passed on as such, an error as a reset.
@@ -116,7 +121,7 @@ func inward(ep tcpip.Endpoint, q *waiter.Queue, rc syscall.RawConn) error {
 	q.EventRegister(&e)
 	defer q.EventUnregister(&e)
 	for {
-		buf, n, err := receive(rc)
+		buf, n, err := receiveMost(rc, most)
 		if n > 0 {
 			err = writeAll(ep, ready, buf[:n])
 		}
@@ -129,16 +134,21 @@ func inward(ep tcpip.Endpoint, q *waiter.Queue, rc syscall.RawConn) error {
 	}
 }
 
-// receive waits for data. It takes a buffer when there is some and gives it back
-// before it waits; the caller gets the one that is filled.
+// receive waits for data, or one datagram.
 func receive(rc syscall.RawConn) (buf *[64 << 10]byte, n int, err error) {
+	return receiveMost(rc, len(buf))
+}
+
+// receiveMost waits for data. It takes a buffer when there is some and gives it back
+// before it waits; the caller gets the one that is filled.
+func receiveMost(rc syscall.RawConn, most int) (buf *[64 << 10]byte, n int, err error) {
 	var errno unix.Errno
 	err = rc.Read(func(fd uintptr) bool {
 		if buf == nil {
 			buf = buffers.Get().(*[64 << 10]byte)
 		}
 		for {
-			m, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(buf)), uintptr(len(buf)), unix.MSG_DONTWAIT, 0, 0)
+			m, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(buf)), uintptr(most), unix.MSG_DONTWAIT, 0, 0)
 			switch e {
 			case unix.EINTR:
 				continue
