@@ -157,5 +157,8 @@ func (s *testKeeper) lanes() int {
 	return len(s.asked)
 }
 
+// ensure looks after the lanes, as is done before each probe.
+func (s *testKeeper) ensure() error { return s.Keeper.(*lanes.Lanes).Ensure() }
+
 // close removes everything from the host.
 func (s *testKeeper) close() error { return s.Keeper.(*lanes.Lanes).Close() }

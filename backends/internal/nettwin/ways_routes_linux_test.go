@@ -161,3 +161,42 @@ func TestReversePath(t *testing.T) {
 		})
 	}
 }
+
+// TestHostHasNoWay repairs, inside, what is broken on the host.
+func TestHostHasNoWay(t *testing.T) {
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	l.pathsUDP(t, "81")
+	for _, c := range []struct {
+		name string
+		host []string
+	}{
+		{"no default route", []string{"ip route del default", "ip -6 route del default"}},
+		{"black holes", []string{"ip route add blackhole default", "ip -6 route add blackhole default metric 512"}},
+		{"a rule that is a black hole", []string{"ip rule add pref 9 to 203.0.113.0/24 blackhole", "ip -6 rule add pref 9 to 2001:db8:80::/64 blackhole"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, line := range c.host {
+				_, err := l.host.Run(t.Context(), strings.Fields(line)...)
+				must(t, err)
+			}
+			must(t, l.keeper.ensure())
+			l.mirror(t, Options{Ways: l.keeper})
+			for _, line := range []string{
+				"ip route replace default via 192.0.2.254", "ip -6 route replace default via 2001:db8:1::fe metric 16",
+				"ip rule add pref 8 lookup main", "ip -6 rule add pref 8 lookup main",
+			} {
+				l.run(t, line)
+			}
+			for six, server := range servers {
+				if got, err := path(t, l.host, "tcp", server+":80"); err == nil {
+					t.Fatalf("the host reached %s: %q", server, got)
+				}
+				l.wantPath(t, server, byGW3[six])
+			}
+			if ls := l.limits(t); len(ls) != 0 {
+				t.Errorf("limits: %v", ls)
+			}
+		})
+	}
+}

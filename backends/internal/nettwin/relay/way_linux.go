@@ -123,7 +123,7 @@ func (w *route) strays() *way.Limit {
 	case err == nil:
 		lim.Reason = "a rule of the host's sends this flow another way"
 	case w.mark != 0 && (errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)): // the fence
-		lim.Kind, lim.Reason = way.Link, "the interface is down on the host"
+		lim.Kind, lim.Reason = way.Link, "the interface is down on the host, or a rule of the host's forbids this way"
 	default:
 		lim.Reason = "the host has no way for this flow: " + err.Error()
 	}
