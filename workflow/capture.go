@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"os"
 	"strings"
 
@@ -99,52 +98,6 @@ func local(conns []backends.Connection, addr netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// proxyPorts returns the loopback ports that proxy variables name: an agent
-// behind a local proxy has no other way out, so the twin must have it too.
-func proxyPorts(environ []string) []uint16 {
-	var out []uint16
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		switch strings.ToLower(name) {
-		case "http_proxy", "https_proxy", "all_proxy", "ftp_proxy":
-		default:
-			continue
-		}
-		if !strings.Contains(value, "://") {
-			value = "http://" + value
-		}
-		u, err := url.Parse(value)
-		if err != nil {
-			continue
-		}
-		if port, ok := loopbackPort(u.Host); ok {
-			out = append(out, port)
-		}
-	}
-	return out
-}
-
-// loopbackPort returns the port of "host:port" when host is this machine.
-func loopbackPort(hostport string) (uint16, bool) {
-	host, port, ok := strings.Cut(hostport, ":")
-	if strings.HasPrefix(hostport, "[") {
-		i := strings.LastIndex(hostport, "]:")
-		if i < 0 {
-			return 0, false
-		}
-		host, port, ok = hostport[1:i], hostport[i+2:], true
-	}
-	if !ok {
-		return 0, false
-	}
-	a, err := netip.ParseAddr(host)
-	if host != "localhost" && (err != nil || !a.IsLoopback()) {
-		return 0, false
-	}
-	ap, err := netip.ParseAddrPort("127.0.0.1:" + port)
-	return ap.Port(), err == nil && ap.Port() != 0
 }
 
 // shortID is an identifier that people can type.

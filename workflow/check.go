@@ -107,7 +107,7 @@ func (w *Workflow) observer(p place, layer string, timeout time.Duration) observ
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	return observer{runner: p.view, now: w.Clock, layer: layer, timeout: timeout, environ: callerEnv()}
+	return observer{env: p.env.Name, runner: p.view, now: w.Clock, layer: layer, timeout: timeout, environ: callerEnv()}
 }
 
 // observed writes observations and their events.

@@ -138,6 +138,7 @@ func (w *Workflow) circuit(tx *journal.Tx, p place, id string) (journal.Circuit,
 // is frozen in its plan, so nothing may be edited meanwhile.
 func (w *Workflow) editCircuits(ctx context.Context, name string, edit func(*journal.Tx, place) error, added circuit.Definition) (report.Circuits, error) {
 	var p place
+	port, own := ownPort(ctx, added.Address)
 	err := again(ctx, func() (err error) {
 		if p, err = w.enter(ctx, name); err != nil {
 			return err
@@ -145,7 +146,7 @@ func (w *Workflow) editCircuits(ctx context.Context, name string, edit func(*jou
 		if p.env.State == states.Trial {
 			return impossible(guards.Facts{Env: name, State: p.env.State}, "edit circuits")
 		}
-		if port, ok := loopbackPort(added.Address); ok {
+		if own && port != sshPort {
 			if err := p.view.Relay(ctx, port); err != nil {
 				return fmt.Errorf("relay port %d: %w", port, err)
 			}

@@ -59,7 +59,7 @@ func (w *Workflow) Create(ctx context.Context, o CreateOptions) (report.Created,
 	spec := backends.Spec{
 		Name: o.Name, ID: ulid.Make().String(), Dir: w.envDir(o.Name), StateRoot: w.Dir, Base: base,
 		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
-		Relay: slices.Compact(slices.Sorted(slices.Values(append(o.Relay, proxyPorts(callerEnv())...)))), Hide: o.Hide, Secrets: secrets(o),
+		Relay: slices.Compact(slices.Sorted(slices.Values(append(o.Relay, proxyPorts(ctx, callerEnv())...)))), Hide: o.Hide, Secrets: secrets(o),
 	}
 	env, err := w.intend(ctx, spec, o)
 	if err != nil {

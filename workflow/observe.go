@@ -23,6 +23,7 @@ const sideBySide = 24
 // observer runs circuits in the worlds that a judgement needs. It never decides
 // anything: package circuit judges, guards decide.
 type observer struct {
+	env     string // the environment's name
 	runner  backends.Runner
 	now     clock.Func
 	layer   string // digest the observations are bound to
@@ -89,6 +90,9 @@ func (o observer) candidate(ctx context.Context, d circuit.Definition) circuit.O
 		e.Host, _ = o.ask(ctx, backends.InJail, d)
 	}
 	r, why, sensitive := circuit.Judge(d, e)
+	if r == circuit.Unverifiable && e.Control.Ran && e.Host.OK {
+		why += unnamed(o.env, d.Address, e.Control.Reason)
+	}
 	return o.stamp(d, r, why, took, sensitive)
 }
 
