@@ -17,20 +17,18 @@ func (v *View) Canary(ctx context.Context, where backends.Where, p backends.Prob
 	fail := func(err error) (backends.Outcome, error) {
 		return backends.Outcome{}, fmt.Errorf("run canary in %s of %s: %w", where, v.spec.Name, err)
 	}
-	c, err := v.dial(ctx, true)
-	if err != nil {
-		return fail(err)
-	}
-	defer c.Close()
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
 	var r wire.Reply
-	err = c.Send(wire.Op{Name: wire.OpCanary, Where: where}, canary.Pack(p))
-	if err == nil {
-		var fds []int
-		_, fds, err = c.Recv(&r)
+	err := v.exchange(ctx, true, func(c *wire.Conn) error {
+		defer c.Close()
+		stop := context.AfterFunc(ctx, func() { c.Close() })
+		defer stop()
+		if err := c.Send(wire.Op{Name: wire.OpCanary, Where: where}, canary.Pack(p)); err != nil {
+			return err
+		}
+		_, fds, err := c.Recv(&r)
 		wire.CloseAll(fds)
-	}
+		return err
+	})
 	if ctx.Err() != nil {
 		return fail(ctx.Err())
 	}

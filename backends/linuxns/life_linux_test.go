@@ -98,6 +98,38 @@ func TestHolderKilled(t *testing.T) {
 	}
 }
 
+// TestDyingHolderIsNone: what is asked while the sockets of a killed holder still
+// take connections is answered as if there were none, or by the next.
+func TestDyingHolderIsNone(t *testing.T) {
+	e := newEnv(t)
+	asks := []struct {
+		name string
+		ask  func() error
+	}{
+		{"status", func() error { _, err := e.view().Status(t.Context()); return err }},
+		{"stop", func() error { return e.view().Stop(t.Context()) }},
+		{"freeze", func() error {
+			thaw, err := e.view().Freeze(t.Context())
+			if err == nil {
+				err = thaw()
+			}
+			return err
+		}},
+		{"relay", func() error { return e.view().Relay(t.Context(), 7) }},
+		{"canary", func() error { _, err := e.view().Canary(t.Context(), backends.InJail, shell("true")); return err }},
+		{"exec", func() error { e.must("true"); return nil }},
+	}
+	for _, a := range asks {
+		for range 3 {
+			e.must("true")
+			syscall.Kill(e.status().Holder, syscall.SIGKILL)
+			if err := a.ask(); err != nil {
+				t.Errorf("%s: %v", a.name, err)
+			}
+		}
+	}
+}
+
 // Eight in a row, at once, over a daemon: no start may mount a layer that the
 // view before it still has.
 func TestHolderKilledAgainAndAgain(t *testing.T) {

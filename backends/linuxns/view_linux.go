@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/linuxns/client"
@@ -28,10 +27,30 @@ func (v *View) dir() envdir.Dir { return envdir.Dir(v.spec.Dir) }
 // errNoHolder: nothing keeps the environment at the moment.
 var errNoHolder = errors.New("no holder")
 
+// dyingTime bounds how long holders that end before they listen are followed by
+// another try. One that is killed is gone in milliseconds.
+const dyingTime = 10 * time.Second
+
+// exchange connects to the holder and talks to it; with start, one is started
+// where none lives. A holder that ended before it read anything counts as none,
+// and talk is called again with the next; anything else may have had effects.
+func (v *View) exchange(ctx context.Context, start bool, talk func(*wire.Conn) error) error {
+	for end := time.Now().Add(dyingTime); ; {
+		c, err := v.dial(ctx, start)
+		if err == nil {
+			err = talk(c)
+		}
+		if !wire.Unheard(err) || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // dial connects to the holder; with start, one is started where none lives.
 func (v *View) dial(ctx context.Context, start bool) (*wire.Conn, error) {
 	c, err := wire.Dial(v.spec.Dir, envdir.OpSocket)
-	if err == nil || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
+	if !wire.Refused(err) {
 		return c, err
 	}
 	if !start {
@@ -40,17 +59,17 @@ func (v *View) dial(ctx context.Context, start bool) (*wire.Conn, error) {
 	if err := client.Start(ctx, v.spec); err != nil {
 		return nil, err
 	}
-	return wire.Dial(v.spec.Dir, envdir.OpSocket)
+	return wire.DialAgain(v.spec.Dir, envdir.OpSocket)
 }
 
 // call runs one operation and returns its reply.
-func (v *View) call(ctx context.Context, start bool, op wire.Op, fds ...int) (wire.Reply, error) {
-	c, err := v.dial(ctx, start)
-	if err != nil {
-		return wire.Reply{}, err
-	}
-	defer c.Close()
-	return ask(ctx, c, op, fds...)
+func (v *View) call(ctx context.Context, start bool, op wire.Op, fds ...int) (r wire.Reply, err error) {
+	err = v.exchange(ctx, start, func(c *wire.Conn) (err error) {
+		defer c.Close()
+		r, err = ask(ctx, c, op, fds...)
+		return err
+	})
+	return r, err
 }
 
 func ask(ctx context.Context, c *wire.Conn, op wire.Op, fds ...int) (wire.Reply, error) {
@@ -81,6 +100,9 @@ func (v *View) Status(ctx context.Context) (backends.Status, error) {
 	asked, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	r, err := v.call(asked, false, wire.Op{Name: wire.OpStatus})
+	if errors.Is(err, io.EOF) { // it died over the question, which may be asked again
+		r, err = v.call(asked, false, wire.Op{Name: wire.OpStatus})
+	}
 	if err == nil {
 		return *r.Status, nil
 	}
@@ -110,18 +132,21 @@ func (v *View) Stop(ctx context.Context) error {
 // Freeze implements [backends.Inhabited]. The view is frozen for as long as the
 // connection to the holder lives, so a caller that dies leaves nothing frozen.
 func (v *View) Freeze(ctx context.Context) (func() error, error) {
-	c, err := v.dial(ctx, false)
+	thaw := func() error { return nil }
+	err := v.exchange(ctx, false, func(c *wire.Conn) error {
+		if _, err := ask(ctx, c, wire.Op{Name: wire.OpFreeze}); err != nil {
+			return errors.Join(err, c.Close())
+		}
+		thaw = c.Close
+		return nil
+	})
 	if errors.Is(err, errNoHolder) { // nothing runs
-		return func() error { return nil }, nil
+		return thaw, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := ask(ctx, c, wire.Op{Name: wire.OpFreeze}); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c.Close, nil
+	return thaw, nil
 }
 
 // Discard implements [backends.Layer].

@@ -48,13 +48,28 @@ func run(ctx context.Context, spec backends.Spec, r Request, signals *Signals, r
 	defer s.close()
 	s.signals, s.ready = signals, ready
 	status, err := s.attempt(ctx, spec)
-	if errors.Is(err, errGone) {
-		// Init or holder had just died. Only before it is accepted may a
-		// command be sent again: afterwards it may have done half of its work.
+	// Init or holder had just died. Only before it is accepted may a command be sent
+	// again: afterwards it may have done half of its work. One that is dying takes
+	// connections for some milliseconds more.
+	again := 1
+	for end := time.Now().Add(dyingTime); ctx.Err() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		switch {
+		case !errors.Is(err, errGone):
+			return status, err
+		case wire.Unheard(err):
+		case again > 0:
+			again--
+		default:
+			return status, err
+		}
 		status, err = s.attempt(ctx, spec)
 	}
 	return status, err
 }
+
+// dyingTime bounds how long holders that end before they listen are followed by
+// another try.
+const dyingTime = 10 * time.Second
 
 // session is one command with what of the caller's surroundings goes along.
 type session struct {
@@ -390,7 +405,7 @@ func umask() int {
 // dial connects to the holder, starting one where none lives.
 func (s *session) dial(ctx context.Context, spec backends.Spec) (*wire.Conn, error) {
 	conn, err := wire.Dial(spec.Dir, envdir.ExecSocket)
-	if err == nil || !absent(err) {
+	if !wire.Refused(err) {
 		return conn, err
 	}
 	if err := s.ready(); err != nil {
@@ -399,10 +414,8 @@ func (s *session) dial(ctx context.Context, spec backends.Spec) (*wire.Conn, err
 	if err := Start(ctx, spec); err != nil {
 		return nil, err
 	}
-	return wire.Dial(spec.Dir, envdir.ExecSocket)
-}
-
-// absent reports an error of connecting that means that no holder lives.
-func absent(err error) bool {
-	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT)
+	if conn, err = wire.DialAgain(spec.Dir, envdir.ExecSocket); wire.Unheard(err) {
+		err = errors.Join(errGone, err)
+	}
+	return conn, err
 }

@@ -209,3 +209,47 @@ func TestReplyKeepsWhatCallersBranchOn(t *testing.T) {
 		t.Error("an empty reply is an error")
 	}
 }
+
+// TestUnheard: a listener that closes over connections which nobody took resets
+// them, and one that read what it was sent only ends them.
+func TestUnheard(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Listen(dir, "socket", 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := Dial(dir, "socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Close()
+	if err := waiting.Send(Start{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	var s Start
+	if _, _, err := waiting.Recv(&s); !Unheard(err) {
+		t.Errorf("nobody took it: %v", err)
+	}
+	if err := waiting.Send(Start{}, nil); !Unheard(err) {
+		t.Errorf("nobody is there: %v", err)
+	}
+	if _, err := Dial(dir, "socket"); !Refused(err) || Unheard(err) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	if _, err := DialAgain(dir, "socket"); !Refused(err) || !Unheard(err) {
+		t.Errorf("nobody listens any more: %v", err)
+	}
+
+	a, b := join(t)
+	if err := a.Send(Start{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Recv(&s); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if _, _, err := a.Recv(&s); err != io.EOF || Unheard(err) {
+		t.Errorf("it was read: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -31,6 +32,31 @@ func Dial(path, name string) (*Conn, error) {
 		return nil, fmt.Errorf("connect to holder: %w", err)
 	}
 	return New(fd)
+}
+
+// errDied: nobody listens who did just now.
+var errDied = errors.New("the holder has just died")
+
+// DialAgain connects as [Dial] does to somebody who was there just now.
+func DialAgain(path, name string) (*Conn, error) {
+	c, err := Dial(path, name)
+	if Refused(err) {
+		err = fmt.Errorf("%w: %w", errDied, err)
+	}
+	return c, err
+}
+
+// Refused reports an error of [Dial] that means that nobody listens.
+func Refused(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT)
+}
+
+// Unheard reports an error of connecting or talking to a peer that ended before it
+// had read anything. A listening process that is killed takes connections until its
+// sockets are closed; those are reset then, as is one that is closed over unread
+// data. One whose peer has read ends with [io.EOF].
+func Unheard(err error) bool {
+	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || errors.Is(err, errDied)
 }
 
 // Listener is a listening socket with a name.
