@@ -31,7 +31,7 @@ func (l *testLab) counts(t *testing.T) relay.Counts {
 func TestOnlyTheHostsWays(t *testing.T) {
 	l := newWaysLab(t)
 	l.paths(t, "80")
-	l.pathsUDP(t, "81")
+	l.paths(t, "81")
 	for _, c := range []struct{ name, change, addr, host, seen string }{
 		{"another gateway, v4", "ip route replace default via 192.0.2.254", servers[0], byGW1[0], byGW3[0]},
 		{"another gateway, v6", "ip -6 route replace default via 2001:db8:1::fe metric 1024", servers[1], byGW1[1], byGW3[1]},

@@ -35,7 +35,7 @@ func TestStreamOutlivesRoutes(t *testing.T) {
 	l := newWaysLab(t)
 	echo(t, l.server, "tcp", ":82")
 	l.paths(t, "80")
-	l.pathsUDP(t, "81")
+	l.paths(t, "81")
 	l.mirror(t, Options{Ways: l.keeper})
 	type open struct {
 		c net.Conn

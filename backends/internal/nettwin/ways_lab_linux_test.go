@@ -2,13 +2,9 @@ package nettwin
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
@@ -46,42 +42,6 @@ func (l *testLab) ruleset(t testing.TB, n *netlab.Node, text string) {
 	t.Helper()
 	_, err := n.Run(t.Context(), "nft", text)
 	must(t, err)
-}
-
-// pathsUDP answers datagrams as [testLab.paths] does, from the address that they
-// were sent to: a socket that only has a link would take the link's.
-func (l *testLab) pathsUDP(t *testing.T, port string) {
-	t.Helper()
-	for _, link := range []string{"one", "two", "three"} {
-		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-			return errors.Join(c.Control(func(fd uintptr) {
-				err = errors.Join(
-					unix.BindToDevice(int(fd), link),
-					unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_PKTINFO, 1),
-					unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1),
-				)
-			}), err)
-		}}
-		must(t, l.server.Do(func() error {
-			pc, err := lc.ListenPacket(t.Context(), "udp", ":"+port)
-			if err != nil {
-				return err
-			}
-			t.Cleanup(func() { pc.Close() })
-			go func(c *net.UDPConn) {
-				b, oob := make([]byte, 64), make([]byte, 128)
-				for {
-					_, on, _, from, err := c.ReadMsgUDPAddrPort(b, oob)
-					if err != nil {
-						return
-					}
-					// What says where a datagram came to says as well where one comes from.
-					_, _, _ = c.WriteMsgUDPAddrPort([]byte(link+" "+from.Addr().Unmap().String()), oob[:on], from)
-				}
-			}(pc.(*net.UDPConn))
-			return nil
-		}))
-	}
 }
 
 // limits lists the limits met since the twin was made.

@@ -19,7 +19,7 @@ const hostNAT = `table inet n { chain o { type nat hook output priority -100;
 func TestTranslation(t *testing.T) {
 	l := newWaysLab(t)
 	l.paths(t, "84")
-	l.pathsUDP(t, "81")
+	l.paths(t, "81")
 	l.ruleset(t, l.host, hostNAT)
 	l.mirror(t, Options{Ways: l.keeper})
 	for _, gw := range []struct{ addr, seen string }{{"192.0.2.1", byGW1[0]}, {"192.0.2.254", byGW3[0]}} {
@@ -41,7 +41,7 @@ func TestTranslation(t *testing.T) {
 func TestTranslationComesLater(t *testing.T) {
 	l := newWaysLab(t)
 	l.paths(t, "84")
-	l.pathsUDP(t, "81")
+	l.paths(t, "81")
 	l.mirror(t, Options{Ways: l.keeper})
 	l.ruleset(t, l.host, hostNAT)
 	must(t, l.twin.AddRelay())

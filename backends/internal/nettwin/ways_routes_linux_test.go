@@ -19,7 +19,7 @@ import (
 func TestWays(t *testing.T) {
 	l := newWaysLab(t)
 	l.paths(t, "80")
-	l.pathsUDP(t, "81")
+	l.paths(t, "81")
 	host := dump(t, int(l.host.NS().Fd()))
 	for _, c := range []struct {
 		name   string
@@ -166,7 +166,7 @@ func TestReversePath(t *testing.T) {
 func TestHostHasNoWay(t *testing.T) {
 	l := newWaysLab(t)
 	l.paths(t, "80")
-	l.pathsUDP(t, "81")
+	l.paths(t, "81")
 	for _, c := range []struct {
 		name string
 		host []string
