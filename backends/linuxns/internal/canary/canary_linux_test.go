@@ -26,6 +26,9 @@ import (
 const argv0 = "canary-test-init"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == socketsArg {
+		os.Exit(openSockets(os.Args[2:]))
+	}
 	if os.Args[0] == argv0 {
 		if err := becomeInit(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -68,6 +71,12 @@ func becomeInit() error {
 // and mount.
 func canary(t *testing.T, p backends.Probe, flags uintptr) (backends.Outcome, error) {
 	t.Helper()
+	out, _, err := watchedCanary(t, p, flags, false)
+	return out, err
+}
+
+func watchedCanary(t *testing.T, p backends.Probe, flags uintptr, watch bool) (backends.Outcome, Asked, error) {
+	t.Helper()
 	nstest.Require(t, nstest.Root)
 	if p.Timeout == 0 {
 		p.Timeout = 20 * time.Second
@@ -92,11 +101,11 @@ func canary(t *testing.T, p backends.Probe, flags uintptr) (backends.Outcome, er
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := Ask(ours, p)
+	out, asked, err := Ask(ours, p, watch)
 	if werr := c.Wait(); werr != nil && err == nil {
 		t.Errorf("PID 1: %v", werr)
 	}
-	return out, err
+	return out, asked, err
 }
 
 func sh(script string) backends.Probe {
@@ -256,7 +265,7 @@ func TestNoAnswerWhenPID1Ends(t *testing.T) {
 	}
 	defer ours.Close()
 	unix.Close(theirs)
-	if _, err := Ask(ours, sh("true")); !errors.Is(err, ErrNoReport) {
+	if _, _, err := Ask(ours, sh("true"), false); !errors.Is(err, ErrNoReport) {
 		t.Errorf("got %v, want %v", err, ErrNoReport)
 	}
 }

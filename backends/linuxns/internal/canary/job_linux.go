@@ -30,6 +30,7 @@ type job struct {
 	Dial      string        `json:"dial,omitempty"`
 	Interface string        `json:"interface,omitempty"`
 	Timeout   time.Duration `json:"timeout"`
+	Watch     bool          `json:"watch,omitempty"` // for echo sockets
 }
 
 // Pack encodes a probe for a socket, byte for byte; [Unpack] is its inverse.
@@ -70,6 +71,13 @@ type report struct {
 	Output   []byte        `json:"output,omitempty"`
 	Err      string        `json:"err,omitempty"`
 	Took     time.Duration `json:"took"`
+	Asked    Asked         `json:"asked"`
+}
+
+// Asked says what a command asked for that the host gives some and a canary none.
+type Asked struct {
+	Ping bool `json:"ping,omitempty"` // ping sockets, icmp(7)
+	Raw  bool `json:"raw,omitempty"`  // raw or packet sockets
 }
 
 // ErrNoReport: PID 1 of the canary ended without an answer. The probe may have
@@ -77,10 +85,13 @@ type report struct {
 var ErrNoReport = errors.New("the canary ended without an answer")
 
 // Ask sends the probe to a canary's PID 1 and waits for the answer. Nothing in
-// it is trusted to be short, complete or printable.
-func Ask(c *wire.Conn, p backends.Probe) (backends.Outcome, error) {
+// it is trusted to be short, complete or printable. With watch, what the command
+// asked for is told.
+func Ask(c *wire.Conn, p backends.Probe, watch bool) (backends.Outcome, Asked, error) {
 	var rep report
-	err := c.Send(newJob(p), nil)
+	j := newJob(p)
+	j.Watch = watch
+	err := c.Send(j, nil)
 	if err == nil {
 		var fds []int
 		_, fds, err = c.Recv(&rep)
@@ -89,15 +100,15 @@ func Ask(c *wire.Conn, p backends.Probe) (backends.Outcome, error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
-		return backends.Outcome{}, ErrNoReport
+		return backends.Outcome{}, Asked{}, ErrNoReport
 	case err != nil:
-		return backends.Outcome{}, fmt.Errorf("ask canary: %w", err)
+		return backends.Outcome{}, Asked{}, fmt.Errorf("ask canary: %w", err)
 	}
 	return backends.Outcome{
 		Exit: rep.Exit, Signal: rep.Signal, TimedOut: rep.TimedOut, Took: rep.Took,
 		Output: change.Escape(string(rep.Output[:min(len(rep.Output), maxOutput)])),
 		Err:    change.Escape(rep.Err[:min(len(rep.Err), maxOutput)]),
-	}, nil
+	}, rep.Asked, nil
 }
 
 func pack(words []string) [][]byte {

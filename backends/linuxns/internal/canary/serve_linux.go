@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -34,15 +35,34 @@ func Serve(c *wire.Conn, mode harden.Mode) error {
 	if len(j.Argv) == 0 {
 		rep = dial(j)
 	} else {
-		rep = run(j, begun.Add(j.Timeout), mode)
+		rep = watched(j, begun.Add(j.Timeout), mode)
 	}
 	rep.Took = time.Since(begun)
 	return c.Send(rep, nil)
 }
 
+// watched runs the command and sees what it asks for, if that is wanted. A kernel
+// that cannot say so (before Linux 5.0) is not asked.
+func watched(j job, deadline time.Time, mode harden.Mode) report {
+	if !j.Watch {
+		return run(j, deadline, mode, nil)
+	}
+	w, err := harden.WatchEchoes()
+	if errors.Is(err, unix.EINVAL) {
+		return run(j, deadline, mode, nil)
+	}
+	if err != nil {
+		return failed(err.Error())
+	}
+	defer w.Close()
+	rep := run(j, deadline, mode, w)
+	rep.Asked.Ping, rep.Asked.Raw = w.Asked()
+	return rep
+}
+
 // run starts the command and waits for it, for its output, and for its time to
 // be up, all in one loop.
-func run(j job, deadline time.Time, mode harden.Mode) report {
+func run(j job, deadline time.Time, mode harden.Mode, watch *harden.Echoes) report {
 	r, w, err := outputPipe()
 	if err != nil {
 		return failed(err.Error())
@@ -66,14 +86,23 @@ func run(j job, deadline time.Time, mode harden.Mode) report {
 			kept.drain(r)
 			return report{Exit: -1, TimedOut: true, Output: kept.head}
 		}
-		fds := []unix.PollFd{{Fd: int32(child), Events: unix.POLLIN}, {Fd: int32(r), Events: unix.POLLIN}}
+		// What is negative is not looked at.
+		fds := []unix.PollFd{{Fd: int32(child), Events: unix.POLLIN}, {Fd: int32(r), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}}
 		if kept.closed {
-			fds = fds[:1] // a closed pipe is always ready
+			fds[1].Fd = -1 // a closed pipe is always ready
+		}
+		if watch != nil {
+			fds[2].Fd = int32(watch.FD())
 		}
 		// Orphans come to PID 1 without a descriptor to tell of them: look for
 		// them now and then, or a long probe could fill the process table.
 		if _, err := unix.Poll(fds, int(min(left, time.Second).Milliseconds())+1); err != nil && err != unix.EINTR {
 			return failed(fmt.Sprintf("wait for the command: %v", err))
+		}
+		if fds[2].Revents&unix.POLLIN != 0 {
+			if err := watch.Next(); err != nil {
+				return failed(err.Error())
+			}
 		}
 		kept.read(r)
 		if status, ended := reap(pid); ended {

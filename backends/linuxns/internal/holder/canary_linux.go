@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/canary"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/canary/world"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/wire"
@@ -91,7 +94,7 @@ func (h *Holder) canary(c *wire.Conn, who wire.Caller, where backends.Where, pac
 		return err
 	}
 	if where == backends.InJail && !out.OK() {
-		out.Unproven = h.strangers()
+		out.Unproven = append(out.Unproven, h.strangers()...)
 	}
 	r.Outcome = &out
 	return nil
@@ -113,6 +116,24 @@ func (h *Holder) strangers() (lines []string) {
 	return lines
 }
 
+// pings reports whether the host gives ping sockets to one of a probe's groups, as
+// the host's kernel counts them (ping_init_sock in net/ipv4/ping.c).
+func (h *Holder) pings(p backends.Probe) (given bool, err error) {
+	var low, high int64
+	err = netns.Do(int(h.host.Fd()), func() error {
+		b, err := os.ReadFile("/proc/sys/net/ipv4/ping_group_range")
+		if err == nil {
+			_, err = fmt.Sscan(string(b), &low, &high)
+		}
+		return err
+	})
+	for _, g := range append(slices.Clone(p.Groups), p.GID) {
+		id := int64(g) + int64(h.mode.Shift)
+		given = given || low <= id && id <= high
+	}
+	return given, err
+}
+
 // world gathers what a canary's view is made from. A candidate needs a live
 // view to look at, and makes one.
 func (h *Holder) world(ctx context.Context, where backends.Where, cancel context.CancelFunc) (env world.Env, leave func(), err error) {
@@ -124,6 +145,7 @@ func (h *Holder) world(ctx context.Context, where backends.Where, cancel context
 		Networks: &h.canaries.networks,
 		Twin:     h.twinOptions(),
 		Ensure:   h.ways.Ensure,
+		Pings:    h.pings,
 		Cgroup:   h.canaryGroup,
 	}
 	if where != backends.InCandidate {

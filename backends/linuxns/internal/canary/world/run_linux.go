@@ -47,6 +47,9 @@ type Env struct {
 	// Ensure makes again what others took from the host of what twins need there.
 	// Nil: twins need nothing.
 	Ensure func() error
+	// Pings reports whether the host lets a probe's user send echo requests from
+	// the jail. Nil: that is not asked.
+	Pings func(backends.Probe) (bool, error)
 	// Cgroup returns the descriptor of a new cgroup and what kills everything in
 	// it and removes it. Nil: none.
 	Cgroup func() (fd int, remove func() error, err error)
@@ -98,7 +101,7 @@ func (e Env) Run(ctx context.Context, where backends.Where, p backends.Probe) (o
 		if err != nil {
 			return out, err
 		}
-		defer func() { out.Unproven = w.met() }()
+		defer func() { out.Unproven = append(out.Unproven, w.met()...) }()
 	}
 	if e.Cgroup != nil {
 		fd, remove, err := e.Cgroup()
@@ -147,7 +150,7 @@ func (e Env) ask(ctx context.Context, r builder.Request, p backends.Probe, jail 
 	}
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	out, err = canary.Ask(c, p)
+	out, asked, err := canary.Ask(c, p, jail && e.Pings != nil)
 	switch {
 	case ctx.Err() != nil:
 		return backends.Outcome{}, fmt.Errorf("run canary: %w", ctx.Err())
@@ -156,7 +159,29 @@ func (e Env) ask(ctx context.Context, r builder.Request, p backends.Probe, jail 
 	case errors.Is(err, canary.ErrNoReport):
 		return backends.Outcome{Exit: -1, Err: err.Error()}, nil
 	}
+	if err == nil && !out.OK() {
+		out.Unproven, err = e.lacked(p, asked)
+	}
 	return out, err
+}
+
+// lacked names what a canary in the jail asked for and only others get: whoever
+// pings has ping sockets by a group, or raw ones by a capability. Where ping
+// sockets are given, that raw ones were tried before or after says nothing.
+func (e Env) lacked(p backends.Probe, asked canary.Asked) ([]string, error) {
+	if !asked.Ping && !asked.Raw {
+		return nil, nil
+	}
+	given, err := e.Pings(p)
+	switch {
+	case err != nil:
+		return nil, err
+	case asked.Ping && given:
+		return nil, nil
+	case asked.Raw && !asked.Ping:
+		return []string{"raw sockets: a canary on the host has no capability"}, nil
+	}
+	return []string{"ping: a canary is in no group that the host gives ping sockets to (net.ipv4.ping_group_range)"}, nil
 }
 
 // end kills PID 1, and with it all of its pid namespace, and waits for that.
