@@ -79,7 +79,10 @@ func (r *replica) dress(p *port) error {
 // bare reports a link over which packets go without a link-layer header and that
 // asks for no neighbours: tun, wireguard, ppp, tunnels. An Ethernet that does not
 // ask (dummy, vrf, ifb) keeps its header.
-func bare(l rtnl.Link) bool { return l.Type != unix.ARPHRD_ETHER && l.Flags&unix.IFF_NOARP != 0 }
+func bare(l rtnl.Link) bool { return l.Type != unix.ARPHRD_ETHER && mute(l) }
+
+// mute reports a link that asks for no neighbours.
+func mute(l rtnl.Link) bool { return l.Flags&unix.IFF_NOARP != 0 }
 
 // noteLink says what of a link the twin's cannot be. Traffic that the twin
 // routes to it goes out by the host's, so the kind matters only to who looks at

@@ -109,7 +109,7 @@ func (t *Twin) translates() bool {
 		return false
 	}
 	seen, err := Firewall(int(t.host.Fd()))
-	return err != nil || seen.OutputNAT
+	return err != nil || seen.OutputNAT || seen.SourceNAT
 }
 
 // serve hands the relay the TAPs and lets it begin.
@@ -119,7 +119,7 @@ func (t *Twin) serve(r *replica, nat bool) error {
 			continue
 		}
 		_, err := t.relay.Do(relay.Request{Interface: &relay.Interface{
-			Name: p.host.Name, Index: p.host.Index, MAC: p.mac, MTU: p.host.MTU, Tun: bare(p.host), Static: r.static[p.index],
+			Name: p.host.Name, Index: p.host.Index, MAC: p.mac, MTU: p.host.MTU, Tun: bare(p.host), Mute: mute(p.host), Static: r.static[p.index],
 		}}, p.tap)
 		if err != nil {
 			return fmt.Errorf("hand over tap %s: %w", p.host.Name, err)

@@ -32,7 +32,9 @@ const (
 
 // Translated says where the host's address translation sends a flow: who answers
 // to it is who got it. It asks connection tracking for this one flow, in the
-// default zone. A flow that is not tracked is not translated.
+// default zone. A flow that is not tracked is not translated. One that is sent on
+// with another source is a limit: the twin's own translation is done before, so it
+// would have had that source already.
 func (l *Lanes) Translated(f way.Flow) (netip.AddrPort, error) {
 	f = exact(f)
 	if !ported(f.Proto) {
@@ -45,14 +47,19 @@ func (l *Lanes) Translated(f way.Flow) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("read connection tracking: %w", err)
 	}
-	got, ok := answerer(m)
-	if !ok {
+	got, answered, ok := reply(m)
+	switch {
+	case !ok:
 		return netip.AddrPort{}, fmt.Errorf("read connection tracking: no reply tuple in %d bytes", len(m))
+	case got != f.Dst:
+		return got, nil
+	case answered != f.Src.Addr():
+		return netip.AddrPort{}, &way.Limit{
+			Kind: way.Translation, Subject: f.Src.Addr().String(),
+			Reason: fmt.Sprintf("the host's own nat gives it the source %s, the twin's does not", answered),
+		}
 	}
-	if got == f.Dst {
-		return netip.AddrPort{}, nil
-	}
-	return got, nil
+	return netip.AddrPort{}, nil
 }
 
 // entry reads what connection tracking has of a flow.
@@ -87,21 +94,21 @@ func tracked(f way.Flow) []byte {
 	return rtnl.Append([]byte{family(f.Src.Addr().Is6()), 0, 0, 0}, ctTupleOrig|unix.NLA_F_NESTED, tuple)
 }
 
-// answerer reads the source of the reply tuple.
-func answerer(m []byte) (netip.AddrPort, bool) {
+// reply reads the reply tuple: who answers, and to whom.
+func reply(m []byte) (from netip.AddrPort, to netip.Addr, ok bool) {
 	if len(m) < ctHeader {
-		return netip.AddrPort{}, false
+		return from, to, false
 	}
 	tuple := rtnl.Find(m[ctHeader:], ctTupleReply)
-	ip, proto := rtnl.Find(tuple, ctTupleIP), rtnl.Find(tuple, ctTupleProto)
-	src := rtnl.Find(ip, ctSrc4)
+	ip, port := rtnl.Find(tuple, ctTupleIP), rtnl.Find(rtnl.Find(tuple, ctTupleProto), ctProtoSrc)
+	src, dst := rtnl.Find(ip, ctSrc4), rtnl.Find(ip, ctDst4)
 	if src == nil {
-		src = rtnl.Find(ip, ctSrc6)
+		src, dst = rtnl.Find(ip, ctSrc6), rtnl.Find(ip, ctDst6)
 	}
 	a, ok := netip.AddrFromSlice(src)
-	port := rtnl.Find(proto, ctProtoSrc)
-	if !ok || len(port) != 2 {
-		return netip.AddrPort{}, false
+	to, ok2 := netip.AddrFromSlice(dst)
+	if !ok || !ok2 || len(port) != 2 {
+		return from, to, false
 	}
-	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port)), true
+	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port)), to, true
 }

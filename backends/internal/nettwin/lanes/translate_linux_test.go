@@ -3,6 +3,7 @@ package lanes
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -66,5 +67,28 @@ func TestTranslatedAsksForOneFlow(t *testing.T) {
 	must(t, ls.Close())
 	if _, err := ls.Translated(way.Flow{Proto: unix.IPPROTO_TCP}); err == nil {
 		t.Error("connection tracking was asked after Close")
+	}
+}
+
+// TestTranslatedSourceIsALimit has a host that gives some of what it sends another
+// source, as it does for whoever is behind it.
+func TestTranslatedSourceIsALimit(t *testing.T) {
+	l := newLab(t)
+	must(t, l.host.Address("lo", "10.8.0.2/32"))
+	l.run(t, l.host, "nft", "table ip n { chain out { type nat hook postrouting priority srcnat; ip saddr 10.8.0.0/24 masquerade; }; }")
+	ls := l.lanes(t, Options{})
+	for src, want := range map[string]bool{"10.8.0.2": true, "192.0.2.2": false} {
+		fd, at := l.bound(t, 0, src)
+		defer unix.Close(fd)
+		greeting(t, fd, 3*time.Second)
+		got, err := ls.Translated(way.Flow{Proto: unix.IPPROTO_TCP, Src: at, Dst: netip.AddrPortFrom(netip.MustParseAddr(server4), 80)})
+		if want {
+			wantLimit(t, err, way.Translation)
+		} else {
+			must(t, err)
+		}
+		if got.IsValid() {
+			t.Errorf("from %s: sent to %v, want it where it was sent", src, got)
+		}
 	}
 }

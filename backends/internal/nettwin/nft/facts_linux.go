@@ -14,6 +14,8 @@ import (
 type Seen struct {
 	// OutputNAT says that something translates what the host itself sends.
 	OutputNAT bool
+	// SourceNAT says that something gives another source to what is sent.
+	SourceNAT bool
 	// Redirects lists where the host itself, or one of its proxies, is given what
 	// its own processes send elsewhere.
 	Redirects []Redirect
@@ -61,11 +63,13 @@ func (r *Raw) Facts() *Seen {
 			name := c.str(unix.NFTA_CHAIN_NAME)
 			at := place{chain: t.String() + " chain " + name, family: t.family}
 			for _, h := range hooks[name] {
+				at.source = at.source || h.nat && h.num == unix.NF_INET_POST_ROUTING
 				at.output = at.output || h.nat && h.num == unix.NF_INET_LOCAL_OUT && t.family != unix.NFPROTO_NETDEV
 				at.inbound = at.inbound || h.num == unix.NF_INET_PRE_ROUTING || h.num == inetIngress
 			}
 			for _, rule := range t.rules[name] {
 				s.OutputNAT = s.OutputNAT || at.output
+				s.SourceNAT = s.SourceNAT || at.source
 				s.rule(t, at, rule)
 			}
 		}
@@ -79,9 +83,9 @@ const inetIngress = 5
 
 // place is where a rule stands.
 type place struct {
-	chain           string
-	family          byte
-	output, inbound bool
+	chain                   string
+	family                  byte
+	output, source, inbound bool
 }
 
 // hook is one of the ways into a chain.

@@ -46,6 +46,9 @@ type Interface struct {
 	// Tun says that packets come bare. Such a link has no next hops: whatever is
 	// routed to it is one lane.
 	Tun bool `json:"tun,omitempty"`
+	// Mute says that the host's interface has a link layer and does not ask for
+	// neighbours (IFF_NOARP): whatever is routed to it is one lane, too.
+	Mute bool `json:"mute,omitempty"`
 	// Static lists next hops whose MAC the twin was told, not asked for.
 	Static []NextHop `json:"static,omitempty"`
 }

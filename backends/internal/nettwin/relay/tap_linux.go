@@ -149,7 +149,11 @@ func (r *reader) frame(n int) {
 			return
 		}
 		h := r.relay.hops.find(r.itf, to)
-		if to == from { // a link that does not ask (NOARP) sends to its own MAC
+		if to == from { // a link that does not ask sends to its own MAC
+			if !r.itf.Mute { // the host's asks: there it would get nowhere
+				r.relay.counts.dropped.Add(1)
+				return
+			}
 			h = r.itf.own
 		}
 		r.pass(h, typ, head, n)

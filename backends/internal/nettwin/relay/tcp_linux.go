@@ -151,7 +151,7 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 	}
 	defer r.forget(id, s)
 
-	w, out, err := l.dial(s.ctx, id)
+	w, out, err := l.dial(s, id)
 	if err != nil {
 		l.fail(s.quote, err)
 		// A reset says "nobody listens", or that a stream ended that had begun.
@@ -182,13 +182,14 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 
 // dial makes the outer connection of a stream. The errors are those of the outer
 // socket, and a [refusal].
-func (l *lane) dial(ctx context.Context, id stack.TransportEndpointID) (*route, *net.TCPConn, error) {
+func (l *lane) dial(s *syn, id stack.TransportEndpointID) (*route, *net.TCPConn, error) {
 	dst := l.target(id.LocalAddress, id.LocalPort)
 	w, no := l.choose(unix.IPPROTO_TCP, source(id.RemoteAddress, id.RemotePort), dst)
 	if no != nil {
 		return nil, nil, no
 	}
-	out, err := w.connect(ctx, dst)
+	w.ttl = ttlOf(s.quote)
+	out, err := w.connect(s.ctx, dst)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -200,8 +201,17 @@ func (l *lane) dial(ctx context.Context, id stack.TransportEndpointID) (*route, 
 	return w, out, nil
 }
 
+// ttlOf is the time to live of a packet, its hop limit.
+func ttlOf(p []byte) byte {
+	if p[0]>>4 == 4 {
+		return p[8]
+	}
+	return p[7]
+}
+
 // connect makes the connection, and makes it once more with a mark when the port
-// that the kernel chose turns out to lead elsewhere.
+// that the kernel chose turns out to lead elsewhere, or when the way was taken away
+// meanwhile: what the kernel sent again then went by the host's own.
 func (w *route) connect(ctx context.Context, dst netip.AddrPort) (*net.TCPConn, error) {
 	d := net.Dialer{Control: w.control, KeepAlive: -1}
 	for {
@@ -214,6 +224,9 @@ func (w *route) connect(ctx context.Context, dst netip.AddrPort) (*net.TCPConn, 
 		out := c.(*net.TCPConn)
 		at := out.LocalAddr().(*net.TCPAddr).AddrPort()
 		no := w.settle(netip.AddrPortFrom(w.flow.Src.Addr(), at.Port()))
+		if no == nil && marked != 0 && w.strays() != nil {
+			marked, no = 0, w.lead()
+		}
 		if no == nil && w.mark == marked {
 			return out, nil
 		}

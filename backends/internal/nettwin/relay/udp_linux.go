@@ -92,7 +92,7 @@ func (f *udpFlow) run() {
 		defer f.out.Close() // ends inward
 		f.outward()
 	}()
-	f.inward()
+	f.inward(w)
 	f.stop()
 	<-done
 }
@@ -219,7 +219,7 @@ func (f *udpFlow) outward() {
 }
 
 // inward sends the answers, and passes on who complained of a datagram.
-func (f *udpFlow) inward() {
+func (f *udpFlow) inward(w *route) {
 	rc, err := f.out.SyscallConn()
 	if err != nil {
 		return
@@ -241,7 +241,7 @@ func (f *udpFlow) inward() {
 			}
 			e.done()
 		default:
-			err = f.answer(e.message)
+			err = f.answer(w, e.message)
 			e.done()
 			if err != nil {
 				return
@@ -251,7 +251,13 @@ func (f *udpFlow) inward() {
 }
 
 // answer passes on one datagram. An empty one is data too.
-func (f *udpFlow) answer(b []byte) error {
+func (f *udpFlow) answer(w *route, b []byte) error {
+	if !f.answered.Load() {
+		if no := w.still(); no != nil {
+			f.lane.refuse(quoteUDP(f.id), no)
+			return no
+		}
+	}
 	f.answered.Store(true)
 	f.touch()
 	if _, terr := f.ep.Write(bytes.NewReader(b), tcpip.WriteOptions{}); terr != nil {

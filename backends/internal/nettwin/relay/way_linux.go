@@ -22,6 +22,7 @@ type route struct {
 	lane     *lane
 	flow     way.Flow
 	mark     uint32
+	ttl      byte // of the twin's packets; 0: the host's default
 	admitted atomic.Bool
 }
 

@@ -33,6 +33,9 @@ func (w *route) prepare(fd int) error {
 			return fmt.Errorf("bind without port: %w", err)
 		}
 	}
+	if err := w.live(fd); err != nil {
+		return err
+	}
 	if err := w.bind(fd); err != nil || late {
 		return err
 	}
@@ -50,6 +53,22 @@ func (w *route) prepare(fd int) error {
 		return w.unmarked(err)
 	}
 	return w.admit(fd)
+}
+
+// live gives the socket's packets the time to live that they have in the twin,
+// where a setting or a route may have made it too short for the way.
+func (w *route) live(fd int) error {
+	if w.ttl == 0 {
+		return nil
+	}
+	level, option := unix.SOL_IP, unix.IP_TTL
+	if w.flow.Lane.Six {
+		level, option = unix.SOL_IPV6, unix.IPV6_UNICAST_HOPS
+	}
+	if err := unix.SetsockoptInt(fd, level, option, int(w.ttl)); err != nil {
+		return fmt.Errorf("set time to live: %w", err)
+	}
+	return nil
 }
 
 // settle looks where the kernel sends the flow now that its source port is known,
@@ -96,6 +115,16 @@ func (w *route) admit(fd int) error {
 	w.admitted.Store(true)
 	if lim := w.strays(); lim != nil {
 		w.release()
+		return w.lane.blocked(*lim)
+	}
+	return nil
+}
+
+// still is called before the first answer to datagrams is passed on. It refuses a
+// flow whose way was taken away meanwhile: what was sent again then went by another,
+// and so may have the answer.
+func (w *route) still() *refusal {
+	if lim := w.strays(); lim != nil {
 		return w.lane.blocked(*lim)
 	}
 	return nil

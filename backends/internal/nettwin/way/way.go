@@ -35,7 +35,8 @@ type Keeper interface {
 	Admit(Flow) error
 	Release(Flow)
 	// Translated says where the host's own address translation sends a flow whose
-	// first packet was sent. Not valid: it is not translated.
+	// first packet was sent. Not valid: it is not translated. That it gives the flow
+	// another source is a limit.
 	Translated(Flow) (netip.AddrPort, error)
 }
 

@@ -23,8 +23,9 @@ func Learn(ts []*Table, s *nft.Seen) {
 				}
 				x := e.target()
 				s.Target(at, nft.Extension(x))
-				if v, ok := x.verdict(); at.Output && c.policy != "" && (!ok || v >= 0) {
-					s.OutputNAT = true
+				if v, ok := x.verdict(); t.name == "nat" && c.policy != "" && (!ok || v >= 0) {
+					s.OutputNAT = s.OutputNAT || at.Output
+					s.SourceNAT = s.SourceNAT || from[c.start]["POSTROUTING"]
 				}
 			}
 		}

@@ -1,0 +1,170 @@
+package nettwin
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
+)
+
+// TestNoSuccessOfItsOwn changes inside what would cut the host off if it were
+// changed there, and does so by means that are not a route: the probe must not get
+// through on the strength of what the host is today.
+func TestNoSuccessOfItsOwn(t *testing.T) {
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	for _, c := range []struct {
+		name   string
+		change []string
+	}{
+		{"a link that no longer asks for its neighbours", []string{"ip link set eth0 arp off"}},
+		{"a next hop that nobody has, and does not ask for", []string{"ip route replace default via 192.0.2.77", "ip -6 route replace default via 2001:db8:1::77 metric 1024", "ip link set eth0 arp off"}},
+		{"packets that die at the first router", []string{"sysctl -qw net.ipv4.ip_default_ttl=1 net.ipv6.conf.eth0.hop_limit=1"}},
+		{"a route whose packets die at the first router", []string{"ip route replace default via 192.0.2.1 hoplimit 1", "ip -6 route replace default via 2001:db8:1::1 metric 1024 hoplimit 1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l.mirror(t, Options{Ways: l.keeper})
+			for _, line := range c.change {
+				l.run(t, line)
+			}
+			var all sync.WaitGroup
+			for _, server := range servers {
+				for _, network := range []string{"tcp", "udp"} {
+					all.Go(func() {
+						if got, err := pathWithin(t, l.inside, network, server+":80", time.Second); err == nil {
+							t.Errorf("%s to %s: got through, seen as %q", network, server, got)
+						}
+					})
+				}
+			}
+			all.Wait()
+		})
+	}
+}
+
+// TestSourceTranslationOfTheHostAlone has the host give packets a source that can
+// be answered. A candidate without that rule must not live by the host's.
+func TestSourceTranslationOfTheHostAlone(t *testing.T) {
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	must(t, l.host.Address("lo", "10.8.0.2/32"))
+	l.ruleset(t, l.host, "table ip n { chain out { type nat hook postrouting priority srcnat; ip saddr 10.8.0.0/24 masquerade; }; }")
+	l.mirror(t, Options{Ways: l.keeper})
+	for _, network := range []string{"tcp", "udp"} {
+		if got, err := l.pathFrom(t, network, "10.8.0.2", servers[0]+":80"); got != byGW1[0] {
+			t.Errorf("%s with the rule: seen as %q, %v; want %q", network, got, err, byGW1[0])
+		}
+	}
+	if ls := l.limits(t); len(ls) != 0 {
+		t.Errorf("limits: %v", ls)
+	}
+	l.run(t, "nft flush ruleset")
+	for _, network := range []string{"tcp", "udp"} {
+		if got, err := l.pathFrom(t, network, "10.8.0.2", servers[0]+":80"); err == nil {
+			t.Errorf("%s without the rule: got through, seen as %q", network, got)
+		}
+	}
+	for _, lim := range l.limits(t) {
+		if lim.Kind != way.Translation {
+			t.Errorf("limits: %v, want only %s", lim, way.Translation)
+		}
+	}
+	if len(l.limits(t)) == 0 {
+		t.Error("no limit was met")
+	}
+}
+
+// TestWhatIsNoPacket sends by means that no lane has. The host might get through
+// with them, so that they fail inside proves nothing.
+func TestWhatIsNoPacket(t *testing.T) {
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	for _, c := range []struct {
+		name   string
+		change []string
+		kind   way.Kind
+	}{
+		{"a neighbour whose address somebody wrote down", []string{"ip neigh replace 192.0.2.1 lladdr 02:00:5e:00:00:01 dev eth0 nud permanent"}, way.Link},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l.mirror(t, Options{Ways: l.keeper})
+			for _, line := range c.change {
+				l.run(t, line)
+			}
+			if err := l.connect("tcp", servers[0]+":80", time.Second); err == nil {
+				t.Error("got through")
+			}
+			ls := l.limits(t)
+			if len(ls) != 1 || ls[0].Kind != c.kind {
+				t.Errorf("limits: %v, want one of kind %s", ls, c.kind)
+			}
+		})
+	}
+}
+
+// TestWayTakenAwayUnderAttempts removes the rule of a way that swallows everything
+// while a client tries to get through, as a network manager does when it configures
+// a link. The kernel sends the next attempt by the host's own way, and that answers.
+func TestWayTakenAwayUnderAttempts(t *testing.T) {
+	l := newWaysLab(t)
+	l.paths(t, "80")
+	for family, dst := range map[string]string{"-4": "203.0.113.0/24", "-6": "2001:db8:80::/64"} {
+		_, err := l.gw3.Run(t.Context(), "ip", family, "route", "replace", "blackhole", dst)
+		must(t, err)
+	}
+	l.mirror(t, Options{Ways: l.keeper})
+	l.run(t, "ip route replace default via 192.0.2.254")
+	l.run(t, "ip -6 route replace default via 2001:db8:1::fe metric 1024")
+	for six, server := range servers {
+		family := [2]string{"-4", "-6"}[six]
+		for network, try := range map[string]func() (string, error){
+			"tcp": func() (string, error) { return pathWithin(t, l.inside, "tcp", server+":80", 3*time.Second) },
+			"udp": func() (string, error) { return l.insist(server + ":80") },
+		} {
+			done := make(chan string, 1)
+			go func() {
+				got, err := try()
+				done <- got + errText(err)
+			}()
+			eventually(t, "the way is there", func() bool { return strings.Contains(l.onHost(t, "ip "+family+" rule"), "fwmark 0x5b") })
+			l.onHost(t, "ip "+family+" rule del pref 5100")
+			if got := <-done; !strings.HasPrefix(got, "error: ") {
+				t.Errorf("%s to %s: got through, seen as %q", network, server, got)
+			}
+			must(t, l.keeper.Keeper.(*lanes.Lanes).Ensure())
+			l.onHost(t, "ip "+family+" rule del pref 5100")
+		}
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "error: " + err.Error()
+}
+
+// insist sends a datagram again and again from one socket until it is answered.
+func (l *testLab) insist(addr string) (string, error) {
+	c, err := l.inside.Dial(context.Background(), "udp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	b := make([]byte, 128)
+	for range 10 {
+		if _, err = c.Write([]byte{0}); err != nil {
+			continue
+		}
+		c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		var n int
+		if n, err = c.Read(b); err == nil {
+			return string(b[:n]), nil
+		}
+	}
+	return "", err
+}
