@@ -2,10 +2,14 @@ package nettwin
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
@@ -78,29 +82,43 @@ func TestSourceTranslationOfTheHostAlone(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPacket sends by means that no lane has. The host might get through
-// with them, so that they fail inside proves nothing.
-func TestWhatIsNoPacket(t *testing.T) {
+// TestWhatNoLaneHas sends to where the host's link may have somebody and the twin
+// has nobody. That it fails inside proves nothing.
+func TestWhatNoLaneHas(t *testing.T) {
 	l := newWaysLab(t)
-	l.paths(t, "80")
+	echo(t, l.server, "tcp", ":80")
 	for _, c := range []struct {
-		name   string
-		change []string
-		kind   way.Kind
+		name  string
+		frame func(own, gateway []byte) []byte
+		want  way.Limit
 	}{
-		{"a neighbour whose address somebody wrote down", []string{"ip neigh replace 192.0.2.1 lladdr 02:00:5e:00:00:01 dev eth0 nud permanent"}, way.Link},
+		{"a neighbour whose address somebody wrote down", nil, way.Limit{Kind: way.Link, Subject: "eth0"}},
+		{"a tagged frame", func(own, gateway []byte) []byte {
+			f := synFrame(own, gateway, netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("203.0.113.80"), 80)
+			return slices.Concat(f[:12], []byte{0x81, 0, 0, 7}, f[12:])
+		}, way.Limit{Kind: way.Protocol, Subject: "VLAN"}},
+		{"a question for a PPPoE server", func(own, _ []byte) []byte {
+			return slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, own, []byte{0x88, 0x63}, make([]byte, 46))
+		}, way.Limit{Kind: way.Protocol, Subject: "PPPoE"}},
+		{"what a bridge tells bridges", func(own, _ []byte) []byte {
+			return slices.Concat([]byte{0x01, 0x80, 0xc2, 0, 0, 0}, own, []byte{0, 38}, make([]byte, 46))
+		}, way.Limit{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l.mirror(t, Options{Ways: l.keeper})
-			for _, line := range c.change {
-				l.run(t, line)
+			if c.frame == nil {
+				l.run(t, "ip neigh replace 192.0.2.1 lladdr 02:00:5e:00:00:01 dev eth0 nud permanent")
+				l.wantSilence(t, "tcp", servers[0]+":80")
+			} else {
+				fd, own, gateway := l.packetSocket(t)
+				_, err := unix.Write(fd, c.frame(own, gateway))
+				must(t, err)
+				l.seenAs(t, "tcp", servers[0]+":80") // behind it
 			}
-			if err := l.connect("tcp", servers[0]+":80", time.Second); err == nil {
-				t.Error("got through")
-			}
-			ls := l.limits(t)
-			if len(ls) != 1 || ls[0].Kind != c.kind {
-				t.Errorf("limits: %v, want one of kind %s", ls, c.kind)
+			if ls := l.limits(t); c.want.Kind != "" {
+				l.wantOnly(t, c.want.Kind, c.want.Subject)
+			} else if len(ls) != 0 {
+				t.Errorf("limits: %v", ls)
 			}
 		})
 	}

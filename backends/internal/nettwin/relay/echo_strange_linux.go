@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -52,6 +53,31 @@ func (r *Relay) strange(proto byte, dst netip.Addr, message []byte) {
 		name = fmt.Sprintf("protocol %d", proto)
 	}
 	r.limit(&way.Limit{Kind: way.Protocol, Subject: name + " to " + dst.String(), Reason: "only TCP, UDP and echo requests are carried"})
+}
+
+// unknown remembers a frame to a MAC that was never handed out, or no longer is: a
+// neighbour that somebody inside wrote down. On the host's link there may be one.
+func (r *Relay) unknown(itf *iface) {
+	r.counts.dropped.Add(1)
+	if !r.cut {
+		r.limit(&way.Limit{Kind: way.Link, Subject: itf.Name, Reason: "frames went to a link address that the twin knows nobody at"})
+	}
+}
+
+// aliens are the Ethernet types that somebody may miss.
+var aliens = map[uint16]string{
+	unix.ETH_P_8021Q: "VLAN", unix.ETH_P_8021AD: "VLAN", unix.ETH_P_PPP_DISC: "PPPoE", unix.ETH_P_PPP_SES: "PPPoE",
+	unix.ETH_P_MPLS_UC: "MPLS", unix.ETH_P_MPLS_MC: "MPLS", unix.ETH_P_PAE: "802.1X",
+}
+
+// alien remembers a frame that is not of IP. What a bridge says to its like
+// (01:80:c2:00:00:0x) nobody inside asked for.
+func (r *Relay) alien(to MAC, typ uint16) {
+	r.counts.dropped.Add(1)
+	if r.cut || [5]byte(to[:5]) == [5]byte{0x01, 0x80, 0xc2} && to[5] < 0x10 {
+		return
+	}
+	r.limit(&way.Limit{Kind: way.Protocol, Subject: cmp.Or(aliens[typ], "another Ethernet type"), Reason: "only IP and ARP are carried"})
 }
 
 // chatter reports whether an ICMP message is one that the twin's kernel sends by

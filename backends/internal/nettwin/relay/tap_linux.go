@@ -156,7 +156,13 @@ func (r *reader) frame(n int) {
 			}
 			h = r.itf.own
 		}
+		if h == nil {
+			r.relay.unknown(r.itf)
+			return
+		}
 		r.pass(h, typ, head, n)
+	default:
+		r.relay.alien(to, typ)
 	}
 }
 
@@ -172,10 +178,6 @@ func (r *reader) bare(head []byte, n int) {
 
 // pass gives a packet to the lane of its next hop.
 func (r *reader) pass(h *hop, typ uint16, head []byte, n int) {
-	if h == nil {
-		r.relay.counts.dropped.Add(1)
-		return
-	}
 	proto, dst, ok := protocolOf(typ, head)
 	switch {
 	case !ok:
