@@ -186,3 +186,21 @@ func (l *testLab) insist(addr string) (string, error) {
 	}
 	return "", err
 }
+
+// TestEveryPlaceIsTaken begins more handshakes with a silent network than there are
+// places, at once: what is turned away before the first is old enough to be given up
+// must not be taken for a loss.
+func TestEveryPlaceIsTaken(t *testing.T) {
+	l := newWaysLab(t)
+	echo(t, l.server, "tcp", ":80")
+	_, err := l.gw1.Run(t.Context(), "ip", "route", "add", "blackhole", "10.9.0.0/16")
+	must(t, err)
+	l.mirror(t, Options{Ways: l.keeper})
+	fd, own, gateway := l.packetSocket(t)
+	for i := range 513 {
+		_, err := unix.Write(fd, synFrame(own, gateway, netip.MustParseAddr("192.0.2.2"), netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}), 80))
+		must(t, err)
+	}
+	eventually(t, "it is remembered", func() bool { return len(l.limits(t)) > 0 })
+	l.wantOnly(t, way.Load, "streams")
+}

@@ -84,8 +84,11 @@ func (r *Relay) begin(id stack.TransportEndpointID, l *lane, quote []byte) *syn 
 		}
 		r.drop(id, s)
 	}
-	if !r.room() {
-		return nil
+	if len(r.dials)-r.given >= maxDials {
+		r.limit(&way.Limit{Kind: way.Load, Subject: "streams", Reason: fmt.Sprintf("more than %d handshakes at once", maxDials)})
+		if !r.makeRoom() {
+			return nil
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	s := &syn{lane: l, quote: quote, began: time.Now(), ctx: ctx, cancel: cancel}
@@ -93,15 +96,11 @@ func (r *Relay) begin(id stack.TransportEndpointID, l *lane, quote []byte) *syn 
 	return s
 }
 
-// room reports whether another outer handshake may begin. When all places are
-// taken, the one that has waited longest is given up for it: somebody inside who
-// scans a silent network must not starve the check that runs beside. The caller
-// holds r.mu.
-func (r *Relay) room() bool {
-	if len(r.dials)-r.given < maxDials {
-		return true
-	}
-	if r.given >= maxDials { // those given up have not ended yet
+// makeRoom gives up the outer handshake that has waited longest: somebody inside who
+// scans a silent network must not starve the check that runs beside. False: the
+// others are too young, or have not ended yet. The caller holds r.mu.
+func (r *Relay) makeRoom() bool {
+	if r.given >= maxDials {
 		return false
 	}
 	var old *syn
@@ -116,7 +115,6 @@ func (r *Relay) room() bool {
 	old.given = true
 	r.given++
 	old.cancel()
-	r.limit(&way.Limit{Kind: way.Load, Subject: "streams", Reason: fmt.Sprintf("more than %d handshakes at once", maxDials)})
 	return true
 }
 
