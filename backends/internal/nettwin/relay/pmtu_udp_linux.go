@@ -2,7 +2,6 @@ package relay
 
 import (
 	"net"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,12 +11,12 @@ import (
 // it was told after ten minutes (net.ipv4.route.mtu_expires).
 const retell = time.Minute
 
-// path is what a datagram flow knows of its way, and has told the twin.
+// path is what a datagram flow knows of its way, and has told the twin. It belongs
+// to the side that sends.
 type path struct {
 	six   bool
 	limit int // MTU of the link: no datagram that fits it was cut by the twin
 
-	mu   sync.Mutex
 	ttl  int // last set; 0: the host's default
 	mtu  int // last told
 	when time.Time
@@ -25,8 +24,6 @@ type path struct {
 
 // lives gives the next datagram the time to live that it has in the twin.
 func (p *path) lives(c *net.UDPConn, ttl byte) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.ttl == int(ttl) || ttl == 0 {
 		return nil
 	}
@@ -65,8 +62,6 @@ func (p *path) narrow(c *net.UDPConn, n int) (mtu int, tell bool) {
 	if err != nil || n <= mtu {
 		return 0, false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if mtu == p.mtu && time.Since(p.when) < retell {
 		return 0, false
 	}

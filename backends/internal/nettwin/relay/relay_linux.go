@@ -92,7 +92,7 @@ func newRelay(host *kernel, ways *asker) (*Relay, error) {
 	for _, o := range []tcpip.SettableTransportProtocolOption{
 		&sack, &moderate, &wait, &recovery, &patient,
 		&tcpip.TCPReceiveBufferSizeRangeOption{Min: 4096, Default: window, Max: maxWindow},
-		&tcpip.TCPSendBufferSizeRangeOption{Min: 4096, Default: window, Max: window},
+		&tcpip.TCPSendBufferSizeRangeOption{Min: 4096, Default: window, Max: 2 * window},
 	} {
 		if err := r.stack.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
 			return nil, fmt.Errorf("set %T: %s", o, err)

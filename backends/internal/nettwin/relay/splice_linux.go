@@ -23,6 +23,20 @@ var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 // on its way to the twin's kernel. More would leave a crumb of a segment each time.
 const most = gsoMax - header.TCPTotalHeaderMaximumSize - 1
 
+// A few streams may have as much on its way to the twin's kernel as makes them fast,
+// many must share: a hundred with a mebibyte each took 135 MB.
+const (
+	fewStreams  = 32
+	smallBuffer = 128 << 10 // the stack doubles it
+)
+
+// share bounds what waits in a new stream.
+func (r *Relay) share(ep tcpip.Endpoint) {
+	if r.streams.Load() >= fewStreams {
+		ep.SocketOptions().SetSendBufferSize(smallBuffer, true)
+	}
+}
+
 // join copies both ways between an outer connection and a stream of the twin
 // until both ended. An end of data is passed on as such, an error as a reset.
 func join(out *net.TCPConn, ep tcpip.Endpoint, q *waiter.Queue) {

@@ -167,6 +167,7 @@ func (l *lane) dialTCP(req *tcp.ForwarderRequest) {
 		return
 	}
 	ep.SocketOptions().SetDelayOption(false)
+	r.share(ep)
 	r.counts.flows.Add(1)
 	r.streams.Add(1)
 	held := w.hold(out)
