@@ -190,7 +190,7 @@ func TestKilledHoldersLeaveNothing(t *testing.T) {
 		"discard":                   func(t *testing.T, dead, _ *env) { discard(t, dead) },
 		"sweep":                     func(t *testing.T, dead, _ *env) { sweepAll(t, dead) },
 		"another's next holder":     func(_ *testing.T, _, other *env) { other.kill(); other.must("true") },
-		"a command beside a holder": func(t *testing.T, _, other *env) { other.must("true"); untilUntagged(t) },
+		"a command beside a holder": func(t *testing.T, _, other *env) { other.must("true") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			uplinks(t)
@@ -235,11 +235,6 @@ func sweepAll(t *testing.T, e *env) {
 	if !kinds["lanes"] || !kinds["cgroup"] {
 		t.Errorf("resources %+v", e.made.Resources)
 	}
-}
-
-func untilUntagged(t *testing.T) {
-	t.Helper()
-	until(t, "the holder beside has tidied", func() bool { return len(tagged(t)) == 0 })
 }
 
 // TestLanesOfTheLivingStay while another's are removed.

@@ -1,8 +1,6 @@
 package linuxns
 
 import (
-	"strings"
-
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 )
@@ -16,7 +14,7 @@ func laneNumbers(h *hostNet) (backends.Finding, error) {
 		line := c.Subject + ": " + c.Reason
 		switch {
 		case c.Kind == lanes.ConflictReversePath:
-		case strings.HasSuffix(c.Reason, "no lane can be made"):
+		case c.Bars:
 			barred = append(barred, line)
 		default:
 			evaded = append(evaded, line)

@@ -69,12 +69,35 @@ func (l *Lanes) claimBlock() (*claim, error) {
 }
 
 // take binds a block's name. EADDRINUSE: somebody has it.
-func take(host int, b block) (*claim, error) {
-	var l *net.UnixListener
-	err := netns.Do(host, func() (err error) {
-		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: b.socket(), Net: "unix"})
+func take(host int, b block) (c *claim, err error) {
+	err = netns.Do(host, func() error {
+		c, err = bind(b)
 		return err
 	})
+	return c, err
+}
+
+// takeDead binds the names of those blocks that nobody has, all on one thread.
+func takeDead(host int, bs []block) (dead []*claim, err error) {
+	err = netns.Do(host, func() error {
+		for _, b := range bs {
+			c, err := bind(b)
+			if errors.Is(err, unix.EADDRINUSE) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			dead = append(dead, c)
+		}
+		return nil
+	})
+	return dead, err
+}
+
+// bind binds a block's name in the network namespace of the calling thread.
+func bind(b block) (*claim, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: b.socket(), Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("claim block %d of lanes: %w", b, err)
 	}

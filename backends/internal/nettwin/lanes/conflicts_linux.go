@@ -55,10 +55,10 @@ func (k *kernel) ruleConflicts(six bool) ([]Conflict, error) {
 
 // ruleConflict says what a rule of the host has that ours would have.
 func ruleConflict(r rule, text string) (out []Conflict) {
-	say := func(kind, reason string) { out = append(out, Conflict{kind, text, reason}) }
+	say := func(kind, reason string) { out = append(out, Conflict{Kind: kind, Subject: text, Reason: reason}) }
 	if r.pref <= firstPref && !r.local() && r.takes(block(0).number(0)) {
 		if r.pref == 0 {
-			say(ConflictPref, "nothing can come before it: no lane can be made")
+			out = append(out, Conflict{ConflictPref, text, "nothing can come before it: no lane can be made", true})
 		} else {
 			say(ConflictPref, fmt.Sprintf("it comes before %d; rules of lanes go before it", firstPref))
 		}
@@ -87,8 +87,8 @@ func (k *kernel) routeConflicts(six bool) ([]Conflict, error) {
 			continue
 		}
 		out = append(out, Conflict{
-			ConflictProtocol, "route " + rtnl.RouteText(m, k.linkName),
-			fmt.Sprintf("somebody else tags routes with protocol %d; it is left alone", protocol),
+			Kind: ConflictProtocol, Subject: "route " + rtnl.RouteText(m, k.linkName),
+			Reason: fmt.Sprintf("somebody else tags routes with protocol %d; it is left alone", protocol),
 		})
 	}
 	return out, nil
@@ -123,7 +123,7 @@ func reversePaths(host int) (out []Conflict, err error) {
 			if max(value("all", "src_valid_mark"), value(link, "src_valid_mark")) == "1" {
 				reason += ", with marks (src_valid_mark)"
 			}
-			out = append(out, Conflict{ConflictReversePath, link, reason})
+			out = append(out, Conflict{Kind: ConflictReversePath, Subject: link, Reason: reason})
 		}
 		return nil
 	})

@@ -39,4 +39,5 @@ type Conflict struct {
 	Kind    string
 	Subject string // "rule pref 1 from all lookup 77", "eth1"
 	Reason  string // a clause
+	Bars    bool   // there is no way round it: no lane can be made
 }

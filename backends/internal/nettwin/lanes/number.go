@@ -75,8 +75,8 @@ func MarkConflicts(marks []Mark) []Conflict {
 	for _, m := range marks {
 		if n, ok := m.inRange(); ok {
 			out = append(out, Conflict{
-				ConflictMark, fmt.Sprintf("mark %#x/%#x of the packet filter", m.Value, m.Mask),
-				fmt.Sprintf("it is in the range of lanes (%#x); they take others", n),
+				Kind: ConflictMark, Subject: fmt.Sprintf("mark %#x/%#x of the packet filter", m.Value, m.Mask),
+				Reason: fmt.Sprintf("it is in the range of lanes (%#x); they take others", n),
 			})
 		}
 	}

@@ -53,14 +53,23 @@ func TestSweepLeavesTheLivingAlone(t *testing.T) {
 	}
 	l.same(t, alive)
 
-	if err := l.child(t, 20, "").Wait(); err == nil {
-		t.Fatal("the child was not killed")
+	// Once by a socket of its own, and twice by one that is kept.
+	s, err := NewSweeper(l.host.NS())
+	must(t, err)
+	defer s.Close()
+	for _, sweep := range []func() ([]Object, error){func() ([]Object, error) { return Sweep(host) }, s.Sweep, s.Sweep} {
+		if err := l.child(t, 20, "").Wait(); err == nil {
+			t.Fatal("the child was not killed")
+		}
+		_ = l.removeEarly()
+		if gone := must2(sweep())(t); len(gone) == 0 {
+			t.Error("the dead owner's are still there")
+		}
+		l.same(t, alive)
+		if gone := must2(sweep())(t); len(gone) != 0 {
+			t.Errorf("another sweep removed %+v", gone)
+		}
 	}
-	_ = l.removeEarly()
-	if gone := must2(Sweep(host))(t); len(gone) == 0 {
-		t.Error("the dead owner's are still there")
-	}
-	l.same(t, alive)
 	if got := greeting(t, fd, silence*10); got != gw2at4 {
 		t.Errorf("seen as %q after the sweep, want %s", got, gw2at4)
 	}
@@ -175,6 +184,9 @@ func TestConflicts(t *testing.T) {
 	got := map[string]string{}
 	for _, c := range must2(Conflicts(int(l.host.NS().Fd())))(t) {
 		got[c.Kind+": "+c.Subject] = c.Reason
+		if c.Bars {
+			t.Errorf("no way round %s: %s", c.Subject, c.Reason)
+		}
 	}
 	for _, want := range []struct{ subject, reason string }{
 		{"pref: rule inet6 pref 1 from all to 2001:db8::/32 lookup 77", "before 5100"},
@@ -192,5 +204,16 @@ func TestConflicts(t *testing.T) {
 	}
 	for subject, reason := range got {
 		t.Errorf("said besides: %s: %s", subject, reason)
+	}
+
+	l.ip(t, "rule add pref 0 to 203.0.113.9 lookup 77")
+	var bars []string
+	for _, c := range must2(Conflicts(int(l.host.NS().Fd())))(t) {
+		if c.Bars {
+			bars = append(bars, c.Kind+": "+c.Subject)
+		}
+	}
+	if want := []string{"pref: rule pref 0 from all to 203.0.113.9 lookup 77"}; !slices.Equal(bars, want) {
+		t.Errorf("what bars lanes is %q, want %q", bars, want)
 	}
 }

@@ -46,6 +46,7 @@ type Holder struct {
 	// firewall knows the host's packet filters.
 	firewall *firewall
 	ways     *lanes.Lanes // what twins make the host do
+	sweeper  *lanes.Sweeper
 	dates    dates
 	// builder is started by the first build.
 	builder *builder.Thread
@@ -137,6 +138,7 @@ func refuse(c *wire.Conn, err error) {
 }
 
 func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
+	swept := h.sweep()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for h.frozen > 0 {
@@ -147,6 +149,7 @@ func (h *Holder) hand(c *wire.Conn, who wire.Caller) error {
 	if err != nil {
 		return err
 	}
+	<-swept
 	if err = h.pass(v, c, who); err != nil {
 		// PID 1 is on its way out, and has not got the client.
 		if err := h.stop(); err != nil {

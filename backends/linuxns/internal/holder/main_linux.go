@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/cgroup"
 	"github.com/netsandbox/netsandbox/backends/linuxns/internal/envdir"
@@ -97,6 +98,9 @@ func start() (*Holder, error) {
 // to start.
 func (h *Holder) network() (err error) {
 	if h.host, err = netns.Current(); err != nil {
+		return err
+	}
+	if h.sweeper, err = lanes.NewSweeper(h.host); err != nil {
 		return err
 	}
 	if err := h.tidy(); err != nil {

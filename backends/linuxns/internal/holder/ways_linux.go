@@ -22,7 +22,7 @@ func (h *Holder) openWays() (*lanes.Lanes, error) {
 // tidy removes what dead holders left: in the host's network those of any
 // environment, of processes and groups those of the environments beside this one.
 func (h *Holder) tidy() error {
-	_, err := lanes.Sweep(int(h.host.Fd()))
+	_, err := h.sweeper.Sweep()
 	errs := []error{err}
 	beside := filepath.Dir(h.spec.Dir)
 	entries, err := os.ReadDir(beside)
@@ -34,6 +34,20 @@ func (h *Holder) tidy() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// sweep removes from the host's network what dead holders left there, beside
+// whatever else is done for a command. The command begins when that is over, so
+// that the host is as it was when any command returns.
+func (h *Holder) sweep() (swept <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := h.sweeper.Sweep(); err != nil {
+			fmt.Fprintln(os.Stderr, "holder: sweep:", err)
+		}
+	}()
+	return done
 }
 
 // tidyEvery bounds how often commands in one environment have others' remains
