@@ -5,7 +5,8 @@
 // hop), so the destination MAC of a frame says which way the twin's own kernel
 // chose. TCP and UDP end in a user-space stack and are dialled again from the
 // host's network namespace; the twin's handshake completes only after the outer
-// dial did.
+// dial did. An echo request goes out by a socket of the host with the lifetime it
+// has inside; replies, and what routers complain of, come back with their senders.
 //
 // # The way of a flow
 //
