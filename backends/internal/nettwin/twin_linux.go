@@ -29,6 +29,7 @@ type Twin struct {
 	relay    *relay.Process
 	loop     *loopback
 	notes    []string
+	refused  uint64 // packets, when the relay was last told
 	baseline snapshot
 }
 
@@ -68,6 +69,7 @@ func (t *Twin) build(ctx context.Context) error {
 	if err := t.serveLoopback(r.host); err != nil {
 		return err
 	}
+	t.boundNeighbors(r)
 	if !t.opt.Unrecorded {
 		t.baseline, err = t.record()
 	}
@@ -245,6 +247,9 @@ func (t *Twin) Limits(since uint64) (limits []way.Limit, next uint64, err error)
 	if t.relay == nil || t.relay.Err() != nil {
 		return nil, since, fmt.Errorf("list limits: %w", ErrRelayGone)
 	}
+	if err := t.meetNeighbors(); err != nil {
+		return nil, since, fmt.Errorf("list limits: %w", err)
+	}
 	return t.relay.Limits(since)
 }
 
@@ -275,6 +280,6 @@ func (t *Twin) release() error {
 		t.relay = nil
 	}
 	errs = append(errs, closeTAPs(t.taps))
-	t.taps, t.notes, t.baseline = nil, nil, nil
+	t.taps, t.notes, t.baseline, t.refused = nil, nil, nil, 0
 	return errors.Join(errs...)
 }

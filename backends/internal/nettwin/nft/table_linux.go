@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
@@ -15,17 +16,20 @@ const tableOwner = 0x2
 
 const chain = "prerouting"
 
-// last is the priority of the chain. Whatever else is loaded has had its say
+// last is the priority of the chains. Whatever else is loaded has had its say
 // about a packet by then: nat changed its destination, mangle diverted it, a
 // firewall dropped it.
 const last = math.MaxInt32
 
-// Table is a table of captures that lives as long as its socket.
+// Table is a table of captures that lives as long as its socket, and of the bound
+// on neighbours.
 type Table struct {
-	c    *netlink.Conn
-	port uint32 // the socket's netlink address, which the kernel gives as owner
-	name string
-	size int // rules when last set
+	c      *netlink.Conn
+	port   uint32 // the socket's netlink address, which the kernel gives as owner
+	name   string
+	size   int // rules of captures when last set
+	exempt Links
+	fixed  int // rules of the bound on neighbours; 0: there is none
 	// Owned is false on kernels before 5.12: whoever is root inside can then
 	// flush the table.
 	Owned bool
@@ -90,20 +94,25 @@ func (t *Table) make(flags uint32) error {
 	if err != nil {
 		return err
 	}
-	hook, err := message(unix.NFT_MSG_NEWCHAIN, int(netlink.Create), unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
-		ae.String(unix.NFTA_CHAIN_TABLE, t.name)
-		ae.String(unix.NFTA_CHAIN_NAME, chain)
-		ae.String(unix.NFTA_CHAIN_TYPE, "filter")
-		ae.Nested(unix.NFTA_CHAIN_HOOK, func(h *netlink.AttributeEncoder) error {
-			h.Uint32(unix.NFTA_HOOK_HOOKNUM, unix.NF_INET_PRE_ROUTING)
-			h.Int32(unix.NFTA_HOOK_PRIORITY, last)
-			return nil
-		})
-	})
+	hook, err := t.hook(chain, unix.NF_INET_PRE_ROUTING)
 	if err != nil {
 		return err
 	}
 	return batch(t.c, []netlink.Message{table, hook})
+}
+
+// hook is the message that makes a chain of filters.
+func (t *Table) hook(name string, num uint32) (netlink.Message, error) {
+	return message(unix.NFT_MSG_NEWCHAIN, int(netlink.Create), unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
+		ae.String(unix.NFTA_CHAIN_TABLE, t.name)
+		ae.String(unix.NFTA_CHAIN_NAME, name)
+		ae.String(unix.NFTA_CHAIN_TYPE, "filter")
+		ae.Nested(unix.NFTA_CHAIN_HOOK, func(h *netlink.AttributeEncoder) error {
+			h.Uint32(unix.NFTA_HOOK_HOOKNUM, num)
+			h.Int32(unix.NFTA_HOOK_PRIORITY, last)
+			return nil
+		})
+	})
 }
 
 // Set replaces all captures at once.
@@ -115,7 +124,7 @@ func (t *Table) Set(cs []Capture) error {
 }
 
 func (t *Table) set(cs []Capture) error {
-	flush, err := message(unix.NFT_MSG_DELRULE, 0, unix.NFPROTO_INET, t.inChain)
+	flush, err := message(unix.NFT_MSG_DELRULE, 0, unix.NFPROTO_INET, t.in(chain))
 	if err != nil {
 		return err
 	}
@@ -125,7 +134,7 @@ func (t *Table) set(cs []Capture) error {
 		rules = append(rules, c.rule())
 	}
 	for _, r := range rules {
-		m, err := t.rule(r)
+		m, err := t.rule(chain, r)
 		if err != nil {
 			return fmt.Errorf("encode capture: %w", err)
 		}
@@ -138,8 +147,8 @@ func (t *Table) set(cs []Capture) error {
 	return nil
 }
 
-// rule is the message that appends one.
-func (t *Table) rule(es []expr.Any) (netlink.Message, error) {
+// rule is the message that appends one to a chain.
+func (t *Table) rule(to string, es []expr.Any) (netlink.Message, error) {
 	var exprs [][]byte
 	for _, e := range es {
 		b, err := expr.Marshal(unix.NFPROTO_INET, e)
@@ -149,7 +158,7 @@ func (t *Table) rule(es []expr.Any) (netlink.Message, error) {
 		exprs = append(exprs, b)
 	}
 	return message(unix.NFT_MSG_NEWRULE, int(netlink.Create|netlink.Append), unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
-		t.inChain(ae)
+		t.in(to)(ae)
 		ae.Nested(unix.NFTA_RULE_EXPRESSIONS, func(list *netlink.AttributeEncoder) error {
 			for _, b := range exprs {
 				list.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, b)
@@ -166,7 +175,7 @@ func (t *Table) Renew(cs []Capture) (bool, error) {
 		return false, nil
 	}
 	n, err := t.rules()
-	if err != nil || n == t.size {
+	if err != nil || n == t.size+t.fixed {
 		return false, err
 	}
 	del, err := message(unix.NFT_MSG_DELTABLE, 0, unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
@@ -181,25 +190,45 @@ func (t *Table) Renew(cs []Capture) (bool, error) {
 	if err := t.create(); err != nil {
 		return false, err
 	}
-	return true, t.set(cs)
+	if t.fixed > 0 {
+		err = t.boundNeighbors()
+	}
+	return true, errors.Join(err, t.set(cs))
 }
 
-// rules counts those that are there. A chain that is not has none.
+// rules counts those that are there. A table that is not has none.
 func (t *Table) rules() (int, error) {
-	m, err := message(unix.NFT_MSG_GETRULE, int(netlink.Dump), unix.NFPROTO_INET, t.inChain)
+	m, err := message(unix.NFT_MSG_GETRULE, int(netlink.Dump), unix.NFPROTO_INET, func(ae *netlink.AttributeEncoder) {
+		ae.String(unix.NFTA_RULE_TABLE, t.name)
+	})
 	if err != nil {
 		return 0, err
 	}
-	ms, err := t.c.Execute(m)
+	ms, err := t.ask(m)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return 0, fmt.Errorf("count rules of table %s: %w", t.name, errno(err))
+		return 0, fmt.Errorf("count rules of table %s: %w", t.name, err)
 	}
 	return len(ms), nil
 }
 
-func (t *Table) inChain(ae *netlink.AttributeEncoder) {
-	ae.String(unix.NFTA_RULE_TABLE, t.name)
-	ae.String(unix.NFTA_RULE_CHAIN, chain)
+// ask sends one question. The deadline of the last batch still stands.
+func (t *Table) ask(m netlink.Message) ([]netlink.Message, error) {
+	if err := t.c.SetDeadline(time.Now().Add(batchTime)); err != nil {
+		return nil, err
+	}
+	ms, err := t.c.Execute(m)
+	if err != nil {
+		return nil, errno(err)
+	}
+	return ms, nil
+}
+
+// in names a chain to messages about its rules.
+func (t *Table) in(name string) func(*netlink.AttributeEncoder) {
+	return func(ae *netlink.AttributeEncoder) {
+		ae.String(unix.NFTA_RULE_TABLE, t.name)
+		ae.String(unix.NFTA_RULE_CHAIN, name)
+	}
 }
 
 // Close lets go of the table, which vanishes if it is owned.

@@ -143,6 +143,9 @@ func (s *server) do(q *Request, f *os.File) error {
 		return nil
 	case q.Start != nil && !s.started:
 		return s.start(q.Start)
+	case q.Met != nil:
+		s.relay.limits.add(*q.Met)
+		return nil
 	case q.Count, q.Limits != nil:
 		return nil
 	}

@@ -33,6 +33,8 @@ type Request struct {
 	Translates *bool `json:"translates,omitempty"`
 	// Limits asks for those met after a number.
 	Limits *uint64 `json:"limits,omitempty"`
+	// Met is a limit that the twin met itself, to be numbered among the others.
+	Met *way.Limit `json:"met,omitempty"`
 	// Count asks for the counters.
 	Count bool `json:"count,omitempty"`
 }
