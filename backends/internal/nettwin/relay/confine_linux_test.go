@@ -53,12 +53,14 @@ var attempts = map[string]func() error{
 		defer unix.Close(fd)
 		return unix.BindToDevice(fd, "lo")
 	},
-	"a raw socket for ICMP":          rawSocket(unix.AF_INET, unix.IPPROTO_ICMP, unix.SOL_IP, unix.IP_RECVERR),
-	"a raw socket for ICMPv6":        rawSocket(unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.SOL_IPV6, unix.IPV6_RECVERR),
-	"headers of its own making":      rawSocket(unix.AF_INET, unix.IPPROTO_ICMP, unix.SOL_IP, unix.IP_HDRINCL),
-	"IPv6 headers of its own making": rawSocket(unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.SOL_IPV6, unix.IPV6_HDRINCL),
-	"a raw socket for TCP":           rawSocket(unix.AF_INET, unix.IPPROTO_TCP, unix.SOL_IP, unix.IP_RECVERR),
-	"a raw socket for anything":      rawSocket(unix.AF_INET, unix.IPPROTO_RAW, unix.SOL_IP, unix.IP_RECVERR),
+	"a source that is not the host's":       option(unix.AF_INET, unix.SOCK_STREAM, 0, unix.SOL_IP, unix.IP_TRANSPARENT),
+	"an IPv6 source that is not the host's": option(unix.AF_INET6, unix.SOCK_DGRAM, 0, unix.SOL_IPV6, unix.IPV6_TRANSPARENT),
+	"a raw socket for ICMP":                 rawSocket(unix.AF_INET, unix.IPPROTO_ICMP, unix.SOL_IP, unix.IP_RECVERR),
+	"a raw socket for ICMPv6":               rawSocket(unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.SOL_IPV6, unix.IPV6_RECVERR),
+	"headers of its own making":             rawSocket(unix.AF_INET, unix.IPPROTO_ICMP, unix.SOL_IP, unix.IP_HDRINCL),
+	"IPv6 headers of its own making":        rawSocket(unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.SOL_IPV6, unix.IPV6_HDRINCL),
+	"a raw socket for TCP":                  rawSocket(unix.AF_INET, unix.IPPROTO_TCP, unix.SOL_IP, unix.IP_RECVERR),
+	"a raw socket for anything":             rawSocket(unix.AF_INET, unix.IPPROTO_RAW, unix.SOL_IP, unix.IP_RECVERR),
 	"a packet socket by its old name": func() error {
 		_, err := unix.Socket(unix.AF_INET, unix.SOCK_PACKET, unix.ETH_P_ALL)
 		return err
@@ -97,15 +99,19 @@ var attempts = map[string]func() error{
 	},
 }
 
-// rawSocket opens one and sets an option on it.
-func rawSocket(af, proto, level, option int) func() error {
+func rawSocket(af, proto, level, name int) func() error {
+	return option(af, unix.SOCK_RAW, proto, level, name)
+}
+
+// option opens a socket and sets an option on it.
+func option(af, typ, proto, level, name int) func() error {
 	return func() error {
-		fd, err := unix.Socket(af, unix.SOCK_RAW|unix.SOCK_CLOEXEC, proto)
+		fd, err := unix.Socket(af, typ|unix.SOCK_CLOEXEC, proto)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.SetsockoptInt(fd, level, option, 1)
+		return unix.SetsockoptInt(fd, level, name, 1)
 	}
 }
 

@@ -108,15 +108,19 @@ func filter() []unix.SockFilter {
 		st(bpfRet, allow),
 		st(bpfRet, eperm),
 	)
-	// No headers of its own making: they would say any protocol.
+	// No headers of its own making: they would say any protocol. And no sources that
+	// are not the host's, which CAP_NET_RAW gives to any socket: the process that
+	// opens the transparent ones hands them over.
 	when(unix.SYS_SETSOCKOPT,
 		st(bpfLoad, dataArg1),
-		jump(bpfEqual, unix.SOL_IP, 0, 2),
+		jump(bpfEqual, unix.SOL_IP, 0, 3),
 		st(bpfLoad, dataArg2),
-		jump(bpfEqual, unix.IP_HDRINCL, 3, 4),
-		jump(bpfEqual, unix.SOL_IPV6, 0, 3),
+		jump(bpfEqual, unix.IP_HDRINCL, 5, 0),
+		jump(bpfEqual, unix.IP_TRANSPARENT, 4, 5),
+		jump(bpfEqual, unix.SOL_IPV6, 0, 4),
 		st(bpfLoad, dataArg2),
-		jump(bpfEqual, unix.IPV6_HDRINCL, 0, 1),
+		jump(bpfEqual, unix.IPV6_HDRINCL, 1, 0),
+		jump(bpfEqual, unix.IPV6_TRANSPARENT, 0, 1),
 		st(bpfRet, eperm),
 		st(bpfRet, allow),
 	)
