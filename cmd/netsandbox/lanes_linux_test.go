@@ -45,21 +45,10 @@ func newWaysWorld(t *testing.T) *waysWorld {
 	if err := w.wire(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); !up(w.network()); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the links do not come up:\n%s", w.network())
-		}
+	if err := linksUp(t); err != nil {
+		t.Fatal(err)
 	}
 	return w
-}
-
-// up reports whether a dump shows both links as they will stay: the kernel adds
-// flags, link-local addresses and local routes when a carrier comes.
-func up(dump string) bool {
-	local := func(dst string) bool { return strings.Contains(dump, " dst="+dst+"\n") }
-	return strings.Count(dump, "multicast|running") == 2 && strings.Count(dump, " dst=fe80::\n") == 2 &&
-		strings.Count(dump, " dst=ff00::\n") == 2 && local("2001:db8:1::2") && local("2001:db8:2::2") &&
-		strings.Count(dump, " dst=fe80::") == 4
 }
 
 // gateway n has number 10+n on its link: even ones are on eth0, odd ones on eth1.
@@ -201,19 +190,6 @@ func over(pid int) bool {
 	return err != nil || strings.Contains(string(b), ") Z ")
 }
 
-// network is what of the host's network must be as before.
-func (w *waysWorld) network() string {
-	var b strings.Builder
-	for l := range strings.Lines(nstest.HostDump(w.t)) {
-		switch kind, _, _ := strings.Cut(l, " "); kind {
-		case "mount", "process", "cgroup":
-		default:
-			b.WriteString(l)
-		}
-	}
-	return b.String()
-}
-
 // named runs a verb that has to say all of this.
 func (w *waysWorld) named(verb string, words ...string) {
 	w.t.Helper()
@@ -229,12 +205,12 @@ func (w *waysWorld) named(verb string, words ...string) {
 // all that holds them is killed and anything is run.
 func TestTenEnvironmentsGoTenWays(t *testing.T) {
 	w := newWaysWorld(t)
-	before := w.network()
+	before := hostNetwork(w.t)
 	for n := 1; n <= gateways; n++ {
 		w.must("create", envName(n), "--capture-connections=false")
 		t.Cleanup(func() { w.run("discard", envName(n), "--yes") })
 	}
-	if diff := cmp.Diff(before, w.network()); diff != "" {
+	if diff := cmp.Diff(before, hostNetwork(w.t)); diff != "" {
 		t.Errorf("after create (-before +after):\n%s", diff)
 	}
 	w.turn(gateways)
@@ -243,16 +219,16 @@ func TestTenEnvironmentsGoTenWays(t *testing.T) {
 	if err != nil || string(out) != "gw0\n" {
 		t.Errorf("the host itself: %q, %v", out, err)
 	}
-	if before == w.network() {
+	if before == hostNetwork(w.t) {
 		t.Error("the host's network has nothing of ours, so its own routes were used")
 	}
 	w.kill(gateways)
 	w.named("doctor", "leftover rule", "leftover route", "netsandbox recover")
-	if before == w.network() {
+	if before == hostNetwork(w.t) {
 		t.Error("killed holders leave nothing anyway, or doctor removed it")
 	}
 	w.must("list")
-	if diff := cmp.Diff(before, w.network()); diff != "" {
+	if diff := cmp.Diff(before, hostNetwork(w.t)); diff != "" {
 		t.Errorf("after the next command (-before +after):\n%s", diff)
 	}
 	const some = 3
@@ -262,7 +238,7 @@ func TestTenEnvironmentsGoTenWays(t *testing.T) {
 		w.turn(some)
 		w.gone(some)
 		w.kill(some)
-		if before == w.network() {
+		if before == hostNetwork(w.t) {
 			t.Error("killed holders leave nothing anyway")
 		}
 		if next[0] == "recover" {
@@ -270,7 +246,7 @@ func TestTenEnvironmentsGoTenWays(t *testing.T) {
 		} else {
 			w.must(next...)
 		}
-		if diff := cmp.Diff(before, w.network()); diff != "" {
+		if diff := cmp.Diff(before, hostNetwork(w.t)); diff != "" {
 			t.Errorf("after %q (-before +after):\n%s", next, diff)
 		}
 	}

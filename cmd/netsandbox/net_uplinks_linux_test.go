@@ -18,8 +18,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
-
-	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
 // uplinks is the network around a script's host:
@@ -48,6 +46,7 @@ func uplinksCmd(ts *testscript.TestScript, neg bool, args []string) {
 	u.host = &node{self}
 	ts.Check(errors.Join(u.wire(), self.Close()))
 	ts.Check(u.serve())
+	ts.Check(linksUp(t, u.gw1, u.gw2, u.gw3, u.server))
 }
 
 // atCmd runs a command on another machine of the lab: `at gw1 nft list ruleset`.
@@ -213,26 +212,6 @@ func eachPacket(c net.PacketConn, answer func(b []byte, from net.Addr) []byte) e
 			return err
 		}
 	}
-}
-
-// netdumpCmd writes what the script's host has to a file, as text that can be
-// compared: `netdump FILE` all that netsandbox must not touch, `netdump FILE net`
-// its network only, for while an environment lives.
-func netdumpCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 || len(args) > 2 {
-		ts.Fatalf("usage: netdump FILE [net]")
-	}
-	var b strings.Builder
-	for l := range strings.Lines(nstest.HostDump(ts.Value(keyT).(testing.TB))) {
-		kind, _, _ := strings.Cut(l, " ")
-		switch {
-		case kind == "cgroup": // scripts at the same time have theirs in the same place
-		case (kind == "mount" || kind == "process") && len(args) == 2:
-		default:
-			b.WriteString(l)
-		}
-	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o644))
 }
 
 // withinCmd runs a command and wants its exact exit status in time: `within 5s 0
