@@ -2,11 +2,7 @@ package nettwin
 
 import (
 	"errors"
-	"fmt"
 	"net"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/conntrack"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/relay"
@@ -25,18 +21,11 @@ type answers struct {
 // openAnswers opens the conversation and hands one end to the relay.
 func openAnswers(to *relay.Process, twin, host int) (_ *answers, err error) {
 	a := &answers{done: make(chan struct{})}
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	conn, theirs, err := relay.SocketPair()
 	if err != nil {
-		return nil, fmt.Errorf("make socket for answers: %w", err)
+		return nil, err
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
-	c, err := net.FileConn(ours)
-	ours.Close()
-	if err != nil {
-		theirs.Close()
-		return nil, fmt.Errorf("open socket for answers: %w", err)
-	}
-	a.conn = c.(*net.UnixConn)
+	a.conn = conn
 	err = handOver(to, relay.LoopQuestions, theirs)
 	if err == nil {
 		a.twin, err = conntrack.Dial(twin)

@@ -54,7 +54,7 @@ func (k *logged) Translated(way.Flow) (netip.AddrPort, error) { return netip.Add
 // conversation is the relay's end of a second socket whose other end serves ways.
 func conversation(t *testing.T, ways way.Keeper) (*net.UnixConn, *keep) {
 	t.Helper()
-	ours, theirs, err := socketPair()
+	ours, theirs, err := SocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ const maxLimits = 64
 
 // Longest texts of a limit, for subjects are made of what frames say.
 const (
+	maxKind    = 16
 	maxSubject = 96
 	maxReason  = 224
 )
@@ -83,5 +84,5 @@ func tidy(l way.Limit) way.Limit {
 		s = change.Escape(s[:min(len(s), n)])
 		return strings.ToValidUTF8(s[:min(len(s), n)], "")
 	}
-	return way.Limit{Kind: l.Kind, Subject: cut(l.Subject, maxSubject), Reason: cut(l.Reason, maxReason)}
+	return way.Limit{Kind: way.Kind(cut(string(l.Kind), maxKind)), Subject: cut(l.Subject, maxSubject), Reason: cut(l.Reason, maxReason)}
 }

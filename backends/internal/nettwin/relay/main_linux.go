@@ -44,7 +44,7 @@ func serve() error {
 		if err != nil {
 			return err
 		}
-		var a Answer
+		a := Answer{ID: req.ID}
 		if err := s.do(req, fd); err != nil {
 			a.Err = err.Error()
 		}
@@ -60,15 +60,6 @@ func serve() error {
 			return fmt.Errorf("answer: %w", err)
 		}
 	}
-}
-
-func controlConn(f *os.File) (*net.UnixConn, error) {
-	defer f.Close()
-	c, err := net.FileConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("open control socket: %w", err)
-	}
-	return c.(*net.UnixConn), nil
 }
 
 // readRequest reads one order and the descriptor that came with it, or nil.

@@ -1,44 +1,37 @@
 package relay
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
-// answerTime bounds one answer of the relay. It only ever has to fill tables.
-const answerTime = 10 * time.Second
-
 // Process is a relay as its twin sees it.
 type Process struct {
-	cmd  *exec.Cmd
-	conn *net.UnixConn
-	keep *keep
-	mu   sync.Mutex // one request at a time
-	done chan struct{}
-	err  error // why it ended; read after done
+	cmd     *exec.Cmd
+	control *control
+	keep    *keep
+	done    chan struct{}
+	err     error // why it ended; read after done
 }
 
 // Spawn starts a relay in the network namespace of the calling thread. It has no
 // interfaces yet and is not confined. ways makes the host go where the host does
 // not go by itself; nil: nobody does.
 func Spawn(exe string, stderr io.Writer, ways way.Keeper) (*Process, error) {
-	conn, control, err := socketPair()
+	conn, theirs, err := SocketPair()
 	if err != nil {
 		return nil, err
 	}
-	defer control.Close()
-	asked, asking, err := socketPair()
+	defer theirs.Close()
+	asked, asking, err := SocketPair()
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -47,7 +40,7 @@ func Spawn(exe string, stderr io.Writer, ways way.Keeper) (*Process, error) {
 	last := &tail{to: stderr}
 	cmd := &exec.Cmd{
 		Path: exe, Args: []string{Argv0}, Dir: "/", Stderr: last,
-		ExtraFiles: []*os.File{control, asking}, // controlFD, waysFD
+		ExtraFiles: []*os.File{theirs, asking}, // controlFD, waysFD
 		Env:        []string{"GOMEMLIMIT=" + softMemory, "GOTRACEBACK=single"},
 		// Not Pdeathsig: that is the death of the thread that forked. The relay
 		// sees the end of the control socket.
@@ -61,7 +54,7 @@ func Spawn(exe string, stderr io.Writer, ways way.Keeper) (*Process, error) {
 		asked.Close()
 		return nil, fmt.Errorf("start relay: %w", err)
 	}
-	p := &Process{cmd: cmd, conn: conn, keep: newKeep(asked, ways), done: make(chan struct{})}
+	p := &Process{cmd: cmd, control: &control{conn: conn}, keep: newKeep(asked, ways), done: make(chan struct{})}
 	go func() {
 		err := cmd.Wait()
 		if text := last.String(); text != "" {
@@ -71,21 +64,6 @@ func Spawn(exe string, stderr io.Writer, ways way.Keeper) (*Process, error) {
 		close(p.done)
 	}()
 	return p, nil
-}
-
-// socketPair makes one of the two conversations: our end and the relay's.
-func socketPair() (*net.UnixConn, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make control socket: %w", err)
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
-	conn, err := controlConn(ours)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return conn, theirs, nil
 }
 
 // PID is the process number, and 0 when it is gone.
@@ -119,67 +97,24 @@ func (p *Process) Do(q Request, f *os.File) (Counts, error) {
 	if q.Interface != nil {
 		p.keep.link(q.Interface.Index)
 	}
-	a, err := p.do(q, f)
+	a, err := p.control.do(q, f)
 	return a.Counts, err
 }
 
 // Limits returns what could not be done as on the host since a number, oldest
-// first, and the number to ask with the next time. What the relay says is cut to
-// size and made printable: it parses hostile frames.
+// first, and the number to ask with the next time.
 func (p *Process) Limits(since uint64) ([]way.Limit, uint64, error) {
-	a, err := p.do(Request{Limits: &since}, nil)
+	a, err := p.control.do(Request{Limits: &since}, nil)
 	if err != nil {
 		return nil, since, err
 	}
-	for i, l := range a.Limits {
-		a.Limits[i] = tidy(l)
-	}
 	return a.Limits, a.Next, nil
-}
-
-func (p *Process) do(q Request, f *os.File) (Answer, error) {
-	b, err := json.Marshal(q)
-	if err != nil {
-		return Answer{}, err
-	}
-	var oob []byte
-	if f != nil {
-		// Fd would make the descriptor blocking, here and in the relay.
-		rc, err := f.SyscallConn()
-		if err != nil {
-			return Answer{}, err
-		}
-		if err := rc.Control(func(fd uintptr) { oob = unix.UnixRights(int(fd)) }); err != nil {
-			return Answer{}, err
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
-		return Answer{}, fmt.Errorf("ask relay: %w", err)
-	}
-	if _, _, err := p.conn.WriteMsgUnix(b, oob, nil); err != nil {
-		return Answer{}, fmt.Errorf("ask relay: %w", err)
-	}
-	buf := make([]byte, maxMessage)
-	n, err := p.conn.Read(buf)
-	if err != nil {
-		return Answer{}, fmt.Errorf("hear relay: %w", err)
-	}
-	var a Answer
-	if err := json.Unmarshal(buf[:n], &a); err != nil {
-		return Answer{}, fmt.Errorf("hear relay: %w", err)
-	}
-	if a.Err != "" {
-		return a, errors.New(a.Err)
-	}
-	return a, nil
 }
 
 // Close ends the process and waits until it is gone, and with it what the host
 // holds for its flows.
 func (p *Process) Close() error {
-	p.conn.Close()
+	p.control.conn.Close()
 	p.cmd.Process.Kill()
 	<-p.done
 	p.keep.close()

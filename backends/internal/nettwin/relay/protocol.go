@@ -18,8 +18,10 @@ const controlFD = 3
 // Message sizes: an allow-list is the longest thing that is ever said.
 const maxMessage = 64 << 10
 
-// Request is one order of the twin to its relay. Exactly one field is set.
+// Request is one order of the twin to its relay. Exactly one field is set beside
+// the number.
 type Request struct {
+	ID uint64 `json:"id"` // which the answer repeats
 	// Interface hands over one TAP; its descriptor comes with the packet.
 	Interface *Interface `json:"interface,omitempty"`
 	// Listen hands over a socket that serves the twin's loopback.
@@ -97,6 +99,7 @@ var conntrack = Idle{Unanswered: 30 * time.Second, Answered: 120 * time.Second, 
 
 // Answer is the reply to a request.
 type Answer struct {
+	ID     uint64 `json:"id"`
 	Err    string `json:"err,omitempty"`
 	Counts Counts `json:"counts,omitzero"`
 	// Limits are those asked for, and Next the number to ask with the next time.
