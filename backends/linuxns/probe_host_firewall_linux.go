@@ -90,7 +90,7 @@ func knowsTranslations() error {
 	}
 	defer c.Close()
 	nobody := netip.MustParseAddrPort("192.0.2.1:1")
-	if _, err := c.Translated(unix.IPPROTO_TCP, nobody, nobody); err != nil && !errors.Is(err, conntrack.ErrUntracked) {
+	if _, _, err := c.Translated(unix.IPPROTO_TCP, nobody, nobody); err != nil && !errors.Is(err, conntrack.ErrUntracked) {
 		return fmt.Errorf("ask for a connection: %w", err)
 	}
 	return nil

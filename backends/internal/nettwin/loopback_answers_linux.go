@@ -54,7 +54,7 @@ func (a *answers) answer(q relay.LoopQuestion) (relay.LoopAnswer, error) {
 		to, err := a.twin.Original(q.Proto, q.Src, q.Dst)
 		return relay.LoopAnswer{To: to}, err
 	case relay.LoopTreatment:
-		to, err := a.host.Translated(q.Proto, q.Src, q.Dst)
+		_, to, err := a.host.Translated(q.Proto, q.Src, q.Dst)
 		if errors.Is(err, conntrack.ErrUntracked) {
 			to, err = q.Dst, nil
 		}

@@ -152,7 +152,7 @@ func (natTeller) Admit(way.Flow) error { return nil }
 func (natTeller) Release(way.Flow)     {}
 
 func (k natTeller) Translated(f way.Flow) (netip.AddrPort, error) {
-	to, err := k.c.Translated(f.Proto, f.Src, f.Dst)
+	_, to, err := k.c.Translated(f.Proto, f.Src, f.Dst)
 	if err != nil || to == f.Dst {
 		return netip.AddrPort{}, nil
 	}

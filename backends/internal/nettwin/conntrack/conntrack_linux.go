@@ -36,15 +36,17 @@ func Dial(ns int) (*Conn, error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return c.c.Close() }
 
-// Translated says where nat sends what src sends to dst; dst itself when there is
-// no translation.
-func (c *Conn) Translated(proto uint8, src, dst netip.AddrPort) (netip.AddrPort, error) {
-	return c.far(proto, src, dst, ctaTupleOrig, ctaTupleReply, tupleSrc)
+// Translated says what nat makes of what src sends to dst: the ends of it as who
+// gets it sees them; src and dst themselves when there is no translation.
+func (c *Conn) Translated(proto uint8, src, dst netip.AddrPort) (from, to netip.AddrPort, err error) {
+	to, from, err = c.other(proto, src, dst, ctaTupleOrig, ctaTupleReply)
+	return from, to, err
 }
 
 // Original says what destination src gave to what arrived at dst.
 func (c *Conn) Original(proto uint8, src, dst netip.AddrPort) (netip.AddrPort, error) {
-	return c.far(proto, dst, src, ctaTupleReply, ctaTupleOrig, tupleDst)
+	_, to, err := c.other(proto, dst, src, ctaTupleReply, ctaTupleOrig)
+	return to, err
 }
 
 // Attributes of the kernel's nfnetlink_conntrack.h, which x/sys lacks, and the
@@ -55,50 +57,54 @@ const (
 	ctaTupleReply = 2
 	ctaTupleIP    = 1
 	ctaTupleProto = 2
-	ctaV4Src      = 1 // then V4_DST, V6_SRC, V6_DST
+	ctaV4Src      = 1 // the destination's is the next, here and below
+	ctaV6Src      = 3
 	ctaProtoNum   = 1
 	ctaProtoSrc   = 2
-	ctaProtoDst   = 3
 	headerSize    = 4 // struct nfgenmsg
-)
-
-// Ends of a tuple: offsets from the attribute of the source to this one's.
-const (
-	tupleSrc = 0
-	tupleDst = 1
 )
 
 // answerTime bounds the wait for the kernel.
 const answerTime = 2 * time.Second
 
-// far finds the entry with one tuple and returns an end of the other.
-func (c *Conn) far(proto uint8, src, dst netip.AddrPort, known, wanted, end uint16) (netip.AddrPort, error) {
+// other finds the entry with one tuple and returns the ends of the other.
+func (c *Conn) other(proto uint8, src, dst netip.AddrPort, known, wanted uint16) (from, to netip.AddrPort, err error) {
 	m, err := request(proto, src, dst, known)
 	if err != nil {
-		return netip.AddrPort{}, err
+		return from, to, err
 	}
+	ms, err := c.execute(m)
+	if errors.Is(err, unix.ENOENT) {
+		return from, to, ErrUntracked
+	}
+	if err == nil && (len(ms) == 0 || len(ms[0].Data) < headerSize) {
+		err = unix.EBADMSG
+	}
+	if err == nil {
+		from, to, err = ends(rtnl.Find(ms[0].Data[headerSize:], wanted))
+	}
+	if err != nil {
+		return from, to, fmt.Errorf("ask conntrack: %w", err)
+	}
+	return from, to, nil
+}
+
+// execute asks for an acknowledgement, too: the single answer claims to be one of
+// many (6.18), and who waits for the last waits for ever.
+func (c *Conn) execute(m netlink.Message) ([]netlink.Message, error) {
+	m.Header.Flags |= netlink.Request | netlink.Acknowledge
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.c.SetDeadline(time.Now().Add(answerTime)); err != nil {
-		return netip.AddrPort{}, fmt.Errorf("ask conntrack: %w", err)
+		return nil, err
 	}
-	ms, err := c.c.Execute(m)
-	if errors.Is(err, unix.ENOENT) {
-		return netip.AddrPort{}, ErrUntracked
-	}
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("ask conntrack: %w", err)
-	}
-	if len(ms) == 0 || len(ms[0].Data) < headerSize {
-		return netip.AddrPort{}, fmt.Errorf("ask conntrack: %w", unix.EBADMSG)
-	}
-	return tupleEnd(rtnl.Find(ms[0].Data[headerSize:], wanted), end)
+	return c.c.Execute(m)
 }
 
 func request(proto uint8, src, dst netip.AddrPort, tuple uint16) (netlink.Message, error) {
 	family, first := byte(unix.AF_INET), uint16(ctaV4Src)
 	if dst.Addr().Is6() {
-		family, first = unix.AF_INET6, ctaV4Src+2
+		family, first = unix.AF_INET6, ctaV6Src
 	}
 	ae := netlink.NewAttributeEncoder()
 	ae.ByteOrder = binary.BigEndian
@@ -111,7 +117,7 @@ func request(proto uint8, src, dst netip.AddrPort, tuple uint16) (netlink.Messag
 		t.Nested(ctaTupleProto, func(p *netlink.AttributeEncoder) error {
 			p.Uint8(ctaProtoNum, proto)
 			p.Uint16(ctaProtoSrc, src.Port())
-			p.Uint16(ctaProtoDst, dst.Port())
+			p.Uint16(ctaProtoSrc+1, dst.Port())
 			return nil
 		})
 		return nil
@@ -121,21 +127,30 @@ func request(proto uint8, src, dst netip.AddrPort, tuple uint16) (netlink.Messag
 		return netlink.Message{}, fmt.Errorf("encode tuple: %w", err)
 	}
 	return netlink.Message{
-		Header: netlink.Header{Type: getEntry, Flags: netlink.Request | netlink.Acknowledge},
+		Header: netlink.Header{Type: getEntry},
 		Data:   append([]byte{family, unix.NFNETLINK_V0, 0, 0}, b...),
 	}, nil
 }
 
-func tupleEnd(tuple []byte, end uint16) (netip.AddrPort, error) {
+// ends reads a tuple.
+func ends(tuple []byte) (src, dst netip.AddrPort, err error) {
 	ip, proto := rtnl.Find(tuple, ctaTupleIP), rtnl.Find(tuple, ctaTupleProto)
-	b := rtnl.Find(ip, ctaV4Src+end)
-	if b == nil {
-		b = rtnl.Find(ip, ctaV4Src+2+end)
+	end := func(at uint16) (netip.AddrPort, bool) {
+		b := rtnl.Find(ip, ctaV4Src+at)
+		if b == nil {
+			b = rtnl.Find(ip, ctaV6Src+at)
+		}
+		a, ok := netip.AddrFromSlice(b)
+		port := rtnl.Find(proto, ctaProtoSrc+at)
+		if !ok || len(port) != 2 {
+			return netip.AddrPort{}, false
+		}
+		return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port)), true
 	}
-	a, ok := netip.AddrFromSlice(b)
-	port := rtnl.Find(proto, ctaProtoSrc+end)
-	if !ok || len(port) != 2 {
-		return netip.AddrPort{}, fmt.Errorf("read tuple: %w", unix.EBADMSG)
+	src, ok := end(0)
+	dst, ok2 := end(1)
+	if !ok || !ok2 {
+		return src, dst, fmt.Errorf("read tuple: %w", unix.EBADMSG)
 	}
-	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port)), nil
+	return src, dst, nil
 }

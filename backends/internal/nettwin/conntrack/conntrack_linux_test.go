@@ -55,8 +55,8 @@ func TestBothWays(t *testing.T) {
 			t.Errorf("%s %s: %v", tc.network, tc.to, err)
 		}
 		client, to, at := clientOf(conn), netip.MustParseAddrPort(tc.to), netip.MustParseAddrPort(tc.at)
-		if got, err := c.Translated(tc.proto, client, to); got != at || err != nil {
-			t.Errorf("%s to %s went to %v, %v; want %v", tc.network, to, got, err, at)
+		if from, got, err := c.Translated(tc.proto, client, to); got != at || from != client || err != nil {
+			t.Errorf("%s to %s went from %v to %v, %v; want %v to %v", tc.network, to, from, got, err, client, at)
 		}
 		if got, err := c.Original(tc.proto, client, at); got != to || err != nil {
 			t.Errorf("%s at %s was sent to %v, %v; want %v", tc.network, at, got, err, to)

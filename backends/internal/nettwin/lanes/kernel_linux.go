@@ -67,30 +67,6 @@ func (k *kernel) get(typ uint16, msg []byte) ([]byte, error) {
 	return ms[0].Data, nil
 }
 
-// ask is get for conntrack: its single answer claims to be one of many (6.18),
-// and who waits for the last waits for ever. An acknowledgement ends it in any
-// case. One caller at a time.
-func (k *kernel) ask(typ uint16, msg []byte) (answer []byte, err error) {
-	req, err := k.c.Send(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | netlink.Acknowledge},
-		Data:   msg,
-	})
-	for err == nil {
-		var ms []netlink.Message
-		ms, err = k.c.Receive()
-		for _, m := range ms {
-			switch {
-			case m.Header.Sequence != req.Header.Sequence:
-			case m.Header.Type == netlink.Error:
-				return answer, nil
-			default:
-				answer = m.Data
-			}
-		}
-	}
-	return nil, err
-}
-
 // dump returns the answers to a dump request that are at least size bytes long.
 // Nothing of a family that the kernel lacks, or of a table that is not there, is
 // nothing.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/conntrack"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
@@ -41,7 +42,7 @@ type Lanes struct {
 
 	track struct { // connection tracking, apart: it waits for no lane
 		sync.Mutex
-		*kernel
+		*conntrack.Conn
 		closed bool
 	}
 }
@@ -155,8 +156,8 @@ func (l *Lanes) Close() error {
 	l.track.Lock()
 	defer l.track.Unlock()
 	l.track.closed = true
-	if l.track.kernel != nil {
-		errs = append(errs, l.track.close())
+	if l.track.Conn != nil {
+		errs = append(errs, l.track.Close())
 	}
 	return errors.Join(append(errs, l.host.Close())...)
 }
