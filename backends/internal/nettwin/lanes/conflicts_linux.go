@@ -16,7 +16,7 @@ import (
 // and which of its interfaces filter reverse paths strictly. Nothing of it is
 // wrong: lanes evade the first, and let answers in flow by flow for the second.
 func Conflicts(host int) ([]Conflict, error) {
-	k, err := dial(host, unix.NETLINK_ROUTE)
+	k, err := dial(host)
 	if err != nil {
 		return nil, err
 	}

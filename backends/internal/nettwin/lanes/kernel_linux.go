@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel is a netlink socket in the host's network namespace. It asks for strict
+// kernel is a routing socket in the host's network namespace. It asks for strict
 // checking (Linux 4.20): a dump is then filtered by the kernel, and a host with a
 // full routing table is not read to find two routes.
 type kernel struct {
@@ -17,10 +17,10 @@ type kernel struct {
 	step func()
 }
 
-func dial(host, family int) (*kernel, error) {
-	c, err := netlink.Dial(family, &netlink.Config{NetNS: host, Strict: true})
+func dial(host int) (*kernel, error) {
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: host, Strict: true})
 	if err != nil {
-		return nil, fmt.Errorf("dial netlink family %d: %w", family, err)
+		return nil, fmt.Errorf("dial rtnetlink: %w", err)
 	}
 	return &kernel{c: c, step: func() {}}, nil
 }
@@ -80,7 +80,7 @@ func (k *kernel) dump(typ uint16, msg []byte, size int) ([][]byte, error) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("dump netlink type %d: %w", typ, err)
+			return nil, fmt.Errorf("dump rtnetlink type %d: %w", typ, err)
 		}
 		out, torn := make([][]byte, 0, len(ms)), false
 		for _, m := range ms {
@@ -93,7 +93,7 @@ func (k *kernel) dump(typ uint16, msg []byte, size int) ([][]byte, error) {
 			return out, nil
 		}
 	}
-	return nil, fmt.Errorf("dump netlink type %d: %w", typ, unix.EAGAIN)
+	return nil, fmt.Errorf("dump rtnetlink type %d: %w", typ, unix.EAGAIN)
 }
 
 // noFamily reports that the kernel was built, or started, without IPv6.

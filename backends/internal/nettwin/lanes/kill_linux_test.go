@@ -55,7 +55,8 @@ func life() error {
 	}
 	gateway := way.Lane{Index: link, NextHop: netip.MustParseAddr("198.51.100.1")}
 	for _, w := range []way.Lane{
-		gateway, {Index: link},
+		gateway,
+		{Index: link},
 		{Index: link, NextHop: netip.MustParseAddr("fe80::1")},
 		{Index: link, NextHop: netip.MustParseAddr("fe80::1"), Six: true},
 	} {
@@ -128,7 +129,7 @@ func TestKilledAtAnyStep(t *testing.T) {
 }
 
 func (l *lab) removeEarly() error {
-	k, err := dial(int(l.host.NS().Fd()), unix.NETLINK_ROUTE)
+	k, err := dial(int(l.host.NS().Fd()))
 	if err != nil {
 		return err
 	}

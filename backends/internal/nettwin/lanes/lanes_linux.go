@@ -124,7 +124,7 @@ func (l *Lanes) connect() error {
 	if l.kernel != nil {
 		return nil
 	}
-	k, err := dial(int(l.host.Fd()), unix.NETLINK_ROUTE)
+	k, err := dial(int(l.host.Fd()))
 	if err != nil {
 		return err
 	}

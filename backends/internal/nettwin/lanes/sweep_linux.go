@@ -76,7 +76,7 @@ func (k *kernel) sweep(b block) ([]Object, error) {
 // Sweep removes the routes and rules of owners that are gone and returns what it
 // removed. Those of a living owner it does not touch.
 func Sweep(host int) ([]Object, error) {
-	k, err := dial(host, unix.NETLINK_ROUTE)
+	k, err := dial(host)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ type Sweeper struct {
 // NewSweeper opens one for the host whose network namespace is given, which stays
 // the caller's and must outlive it.
 func NewSweeper(host *os.File) (*Sweeper, error) {
-	k, err := dial(int(host.Fd()), unix.NETLINK_ROUTE)
+	k, err := dial(int(host.Fd()))
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (k *kernel) sweepDead(host int) (gone []Object, err error) {
 // Find lists what carries our tag, with what is known of its owners. To learn
 // whether one lives it tries to take its name, for a moment.
 func Find(host int) ([]Object, error) {
-	k, err := dial(host, unix.NETLINK_ROUTE)
+	k, err := dial(host)
 	if err != nil {
 		return nil, err
 	}

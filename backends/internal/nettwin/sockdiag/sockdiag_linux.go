@@ -55,6 +55,7 @@ const (
 	attrV6Only = 11 // INET_DIAG_SKV6ONLY
 	tcpListen  = 1 << 10
 	udpUnconnd = 1 << 7 // a datagram socket without a peer is in state CLOSE
+	everyState = 1<<32 - 1
 
 	idPorts  = 8  // in the request: struct inet_diag_sockid, source port first
 	idAddrs  = 12 // source address first, each 16 bytes
@@ -98,7 +99,7 @@ func (c *Conn) Has(proto uint8, at, peer netip.AddrPort) (bool, error) {
 	if at.Addr().Is6() {
 		req[0] = unix.AF_INET6
 	}
-	binary.NativeEndian.PutUint32(req[4:], ^uint32(0)) // in every state
+	binary.NativeEndian.PutUint32(req[4:], everyState)
 	binary.BigEndian.PutUint16(req[idPorts:], at.Port())
 	binary.BigEndian.PutUint16(req[idPorts+2:], peer.Port())
 	copy(req[idAddrs:], at.Addr().AsSlice())

@@ -1,6 +1,7 @@
 package sockdiag
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"testing"
@@ -107,6 +108,35 @@ func TestHas(t *testing.T) {
 				t.Errorf("%s: %s: got %v, %v; want %v", addr, q.name, got, err, q.want)
 			}
 		}
+	}
+}
+
+// TestMarks has sockets with marks of a block, with another and with none.
+func TestMarks(t *testing.T) {
+	ns := nstest.New(t)
+	c, err := Dial(int(ns.Net().Fd()))
+	must(t, err)
+	defer c.Close()
+	for mark, s := range map[int][2]int{
+		0x1001: {unix.AF_INET, unix.SOCK_STREAM}, 0x1002: {unix.AF_INET6, unix.SOCK_DGRAM}, 0x2001: {unix.AF_INET, unix.SOCK_DGRAM}, 0: {unix.AF_INET, unix.SOCK_STREAM},
+	} {
+		fd, err := unix.Socket(s[0], s[1]|unix.SOCK_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(fd)
+		must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, mark))
+		at := unix.Sockaddr(&unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+		if s[0] == unix.AF_INET6 {
+			at = &unix.SockaddrInet6{Addr: [16]byte{15: 1}}
+		}
+		must(t, unix.Bind(fd, at))
+		if s[1] == unix.SOCK_STREAM { // one that is only bound is not listed
+			must(t, unix.Listen(fd, 1))
+		}
+	}
+	got, err := c.Marks(0x1000, 0xf000)
+	must(t, err)
+	if want := map[uint32]bool{0x1001: true, 0x1002: true}; !maps.Equal(got, want) {
+		t.Errorf("marks %v, want %v", got, want)
 	}
 }
 
