@@ -96,6 +96,9 @@ func (s *testKeeper) Release(f way.Flow) {
 	delete(s.admitted, f)
 }
 
+// Holds implements [way.Holder].
+func (s *testKeeper) Holds(f way.Flow) bool { return s.Keeper.(*lanes.Lanes).Holds(f) }
+
 func (s *testKeeper) Translated(f way.Flow) (netip.AddrPort, error) {
 	if s.translated != nil {
 		return s.translated(f)

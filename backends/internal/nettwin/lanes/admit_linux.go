@@ -72,6 +72,15 @@ func (l *Lanes) admit(f way.Flow) error {
 	return nil
 }
 
+// Holds implements [way.Holder].
+func (l *Lanes) Holds(f way.Flow) bool {
+	f = exact(f)
+	f.Lane, _ = normal(f.Lane)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.admits[f] != nil
+}
+
 // Release takes back what Admit made. A flow that needed nothing has nothing. A
 // rule that cannot be removed now is no longer wanted and goes with the next
 // Ensure, or with Close.
@@ -91,3 +100,5 @@ func (l *Lanes) Release(f way.Flow) {
 	a.lane.open--
 	_ = l.kernel.removeRule(flowRule(l.pref[a.lane.Six], a.lane.number, f)) // see above
 }
+
+var _ way.Holder = (*Lanes)(nil)

@@ -106,10 +106,11 @@ func (k *asker) Lane(l way.Lane) (uint32, error) {
 	return a.Mark, err
 }
 
-// Admit lets the answers to a flow in, whose bound socket is fd.
-func (k *asker) Admit(f way.Flow, fd int) error {
-	_, err := k.ask(ask{Admit: &f}, fd)
-	return err
+// Admit lets the answers to a flow in, whose bound socket is fd, and reports
+// whether the host holds something for that.
+func (k *asker) Admit(f way.Flow, fd int) (held bool, err error) {
+	a, err := k.ask(ask{Admit: &f}, fd)
+	return a.Held, err
 }
 
 // Release takes back what Admit did.

@@ -149,7 +149,10 @@ func (k *keep) answer(q ask, fd int) told {
 	case q.Lane != nil:
 		a.Mark, err = k.lane(*q.Lane)
 	case q.Admit != nil:
-		err = k.admit(*q.Admit, fd)
+		if err = k.admit(*q.Admit, fd); err == nil {
+			h, ok := k.ways.(way.Holder)
+			a.Held = ok && h.Holds(*q.Admit)
+		}
 	case q.Release != nil:
 		k.release(*q.Release)
 	case q.Translated != nil:

@@ -49,6 +49,7 @@ func serve() error {
 			a.Err = err.Error()
 		}
 		if req.Limits != nil {
+			s.relay.stalls.look()
 			a.Limits, a.Next = s.relay.limits.since(*req.Limits)
 		}
 		a.Counts = s.relay.Counts()

@@ -57,6 +57,7 @@ type Relay struct {
 	echoes    echoes
 	pieces    pieces
 	idle      Idle
+	stalls    stalls
 }
 
 // counters are the live form of [Counts].

@@ -33,6 +33,9 @@ func (w *route) hold(c *net.TCPConn) int {
 			fd, _ = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0)
 		})
 	}
+	if fd >= 0 && w.held {
+		w.lane.relay.stalls.watch(w, fd)
+	}
 	return fd
 }
 
@@ -40,6 +43,7 @@ func (w *route) hold(c *net.TCPConn) int {
 // sent, and an end in order is over, when the kernel says so.
 func (w *route) retire(fd int) {
 	if fd >= 0 {
+		w.lane.relay.stalls.over(w)
 		pause := 5 * time.Millisecond
 		for end := time.Now().Add(linger); time.Now().Before(end); pause = min(2*pause, time.Second) {
 			info, err := unix.GetsockoptTCPInfo(fd, unix.SOL_TCP, unix.TCP_INFO)

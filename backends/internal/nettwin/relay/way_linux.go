@@ -24,6 +24,7 @@ type route struct {
 	mark     uint32
 	ttl      byte // of the twin's packets; 0: the host's default
 	admitted atomic.Bool
+	held     bool // the host lets in this flow and nothing about it
 }
 
 // refusal is a flow that is not carried: what is remembered of it and what the

@@ -109,9 +109,11 @@ func (w *route) bind(fd int) error {
 // admit lets the answers in and looks for the last time where the kernel would
 // send the flow.
 func (w *route) admit(fd int) error {
-	if err := w.lane.relay.ways.Admit(w.flow, fd); err != nil {
+	held, err := w.lane.relay.ways.Admit(w.flow, fd)
+	if err != nil {
 		return w.limited(err)
 	}
+	w.held = held
 	w.admitted.Store(true)
 	if lim := w.strays(); lim != nil {
 		w.release()

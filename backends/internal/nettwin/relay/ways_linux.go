@@ -36,6 +36,7 @@ type ask struct {
 type told struct {
 	ID    uint64         `json:"id"`
 	Mark  uint32         `json:"mark,omitempty"`
+	Held  bool           `json:"held,omitempty"` // see [way.Holder]
 	To    netip.AddrPort `json:"to,omitzero"`
 	Limit *way.Limit     `json:"limit,omitempty"`
 	Err   string         `json:"err,omitempty"`

@@ -40,6 +40,13 @@ type Keeper interface {
 	Translated(Flow) (netip.AddrPort, error)
 }
 
+// Holder is a [Keeper] that knows for which flows the host holds something since
+// Admit. Nothing but the packets of such a flow comes in, and no ICMP error about it:
+// its own addresses and ports are all that lets it pass the reverse path filter.
+type Holder interface {
+	Holds(Flow) bool
+}
+
 // Kind says in a word what of the host the twin could not do likewise.
 type Kind string
 
