@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/netsandbox/netsandbox/backends/change"
@@ -66,11 +67,18 @@ func (b *page) changes(d report.Changes) {
 	}
 	b.table("", changeRows(d.Changes))
 	b.blockers(d.Blockers)
-	b.list("Network", d.Network)
+	b.list("Network", unsaid(d.Network, d.Blockers))
 	if len(d.Ephemeral) > 0 {
 		b.line("Ephemeral, not planned; a file is when staged by name:")
 		b.table("", indent(changeRows(d.Ephemeral)))
 	}
+}
+
+// unsaid leaves out the lines that were printed as what blocks.
+func unsaid(lines []string, said []change.Blocker) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
+		return slices.ContainsFunc(said, func(x change.Blocker) bool { return x.Subject == l })
+	})
 }
 
 // changeRows renders one change a row: "modified  file  /etc/x  mode 0644 -> 0600".
@@ -162,13 +170,27 @@ func (b *page) blockers(bs []change.Blocker) {
 		return
 	}
 	b.line("Blocked:")
-	for _, x := range bs {
-		b.line("  %s %s: %s", b.mark(false), x.Subject, x.Reason)
-		if x.Fix != "" {
+	for i, x := range bs {
+		// One firewall is many differences: what is the same for all that follow
+		// one another is said once, after the last.
+		alone := i == 0 || !alike(bs[i-1], x)
+		last := i == len(bs)-1 || !alike(x, bs[i+1])
+		if alone && last {
+			b.line("  %s %s: %s", b.mark(false), x.Subject, x.Reason)
+		} else {
+			b.line("  %s %s", b.mark(false), x.Subject)
+		}
+		if last && !alone {
+			b.line("    %s", x.Reason)
+		}
+		if last && x.Fix != "" {
 			b.line("    fix: %s", x.Fix)
 		}
 	}
 }
+
+// alike reports blockers that only differ in what they are about.
+func alike(a, b change.Blocker) bool { return a.Reason == b.Reason && a.Fix == b.Fix }
 
 func (b *page) diff(d report.Diff) {
 	if len(d.Files) == 0 {
