@@ -2,7 +2,6 @@ package nettwin
 
 import (
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -53,12 +52,6 @@ func (r *replica) unasked() nft.Links {
 	return out
 }
 
-// crowded is met where a packet was dropped for its next hop.
-var crowded = way.Limit{
-	Kind: way.Load, Subject: "neighbours",
-	Reason: fmt.Sprintf("the inside sent to more than %d of a family within %d s, and to others nothing leaves", nft.MaxNeighbors, nft.NeighborTime/time.Second),
-}
-
 // meetNeighbors tells the relay, which numbers all limits, of packets dropped
 // since it was last told.
 func (t *Twin) meetNeighbors() error {
@@ -72,7 +65,7 @@ func (t *Twin) meetNeighbors() error {
 		return err
 	}
 	if n > 0 { // else the table was made again
-		if _, err := t.relay.Do(relay.Request{Met: &crowded}, nil); err != nil {
+		if _, err := t.relay.Do(relay.Request{Met: &way.Crowded}, nil); err != nil {
 			return fmt.Errorf("tell relay of neighbours: %w", err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin/nft"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -89,11 +89,11 @@ func TestScanLeavesTheHostItsNeighbors(t *testing.T) {
 		load(t, l.inside, "flush ruleset")
 		ls, next, err := l.twin.Limits(mark)
 		must(t, err)
-		if mark = next; !slices.Contains(ls, crowded) {
-			t.Errorf("limits %v, want %v", ls, crowded)
+		if mark = next; !slices.Contains(ls, way.Crowded) {
+			t.Errorf("limits %v, want %v", ls, way.Crowded)
 		}
 	}
-	if ls, _, err := l.twin.Limits(mark); err != nil || slices.Contains(ls, crowded) {
+	if ls, _, err := l.twin.Limits(mark); err != nil || slices.Contains(ls, way.Crowded) {
 		t.Errorf("after the scan: limits %v, %v", ls, err)
 	}
 	if got := l.lines(t); !slices.Equal(got, changed) || len(got) != 2 {
@@ -126,8 +126,8 @@ func (l *testLab) scanned(t *testing.T, count int, addrs []string) {
 			l.learns(t, "2001:db8:19::1")
 		}
 		for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-			if n := neighborsOf(t, l.inside, family); n > 2*nft.MaxNeighbors+20 {
-				t.Fatalf("%d neighbours of family %d, want %d in two periods at most", n, family, 2*nft.MaxNeighbors)
+			if n := neighborsOf(t, l.inside, family); n > 2*way.MaxNeighbors+20 {
+				t.Fatalf("%d neighbours of family %d, want %d in two periods at most", n, family, 2*way.MaxNeighbors)
 			}
 		}
 	}
@@ -165,9 +165,9 @@ func TestForwardedScanIsBounded(t *testing.T) {
 	l.run(t, "ip route add 198.18.0.0/16 dev eth0")
 	_, err = sweep(nested, unix.SOCK_DGRAM, onLink[0], 2000)
 	must(t, err)
-	eventually(t, "the limit is met", func() bool { return slices.Contains(l.limits(t), crowded) })
-	if n := neighborsOf(t, l.inside, unix.AF_INET); n > 2*nft.MaxNeighbors || n < nft.MaxNeighbors/2 {
-		t.Errorf("%d neighbours, want some and at most %d", n, 2*nft.MaxNeighbors)
+	eventually(t, "the limit is met", func() bool { return slices.Contains(l.limits(t), way.Crowded) })
+	if n := neighborsOf(t, l.inside, unix.AF_INET); n > 2*way.MaxNeighbors || n < way.MaxNeighbors/2 {
+		t.Errorf("%d neighbours, want some and at most %d", n, 2*way.MaxNeighbors)
 	}
 }
 
@@ -185,11 +185,11 @@ func TestOnlyNeighborsAreBounded(t *testing.T) {
 			l.onHostAll(t, c.routes)
 			l.mirror(t, Options{})
 			for _, from := range onLink {
-				if n, err := sweep(l.inside, unix.SOCK_DGRAM, from, 3*nft.MaxNeighbors); n != 3*nft.MaxNeighbors || err != nil {
-					t.Errorf("from %s on %d of %d could be sent to: %v", from, n, 3*nft.MaxNeighbors, err)
+				if n, err := sweep(l.inside, unix.SOCK_DGRAM, from, 3*way.MaxNeighbors); n != 3*way.MaxNeighbors || err != nil {
+					t.Errorf("from %s on %d of %d could be sent to: %v", from, n, 3*way.MaxNeighbors, err)
 				}
 			}
-			if ls := l.limits(t); slices.Contains(ls, crowded) {
+			if ls := l.limits(t); slices.Contains(ls, way.Crowded) {
 				t.Errorf("limits %v", ls)
 			}
 		})
@@ -204,14 +204,57 @@ func TestLimitOfNeighborsOutlivesReset(t *testing.T) {
 	var mark uint64
 	for range 2 {
 		l.run(t, "ip route add 198.18.0.0/16 dev eth0")
-		if n, err := sweep(l.inside, unix.SOCK_DGRAM, onLink[0], nft.MaxNeighbors+20); n > nft.MaxNeighbors || err != nil {
-			t.Errorf("%d could be sent to, want %d at most: %v", n, nft.MaxNeighbors, err)
+		if n, err := sweep(l.inside, unix.SOCK_DGRAM, onLink[0], way.MaxNeighbors+20); n > way.MaxNeighbors || err != nil {
+			t.Errorf("%d could be sent to, want %d at most: %v", n, way.MaxNeighbors, err)
 		}
 		ls, next, err := l.twin.Limits(mark)
 		must(t, err)
-		if mark = next; !slices.Contains(ls, crowded) {
-			t.Errorf("limits %v, want %v", ls, crowded)
+		if mark = next; !slices.Contains(ls, way.Crowded) {
+			t.Errorf("limits %v, want %v", ls, way.Crowded)
 		}
 		must(t, l.twin.Reset(t.Context()))
+	}
+}
+
+// TestFramesOnTheLinkAreBounded has a packet socket inside ask for and send to
+// addresses of the link, which is no business of the twin's kernel. The host's makes
+// a neighbour of each that a flow is begun to.
+func TestFramesOnTheLinkAreBounded(t *testing.T) {
+	l := newLab(t, nstest.NFT, nstest.Tool("ip"))
+	echo(t, l.server, "tcp", ":80")
+	l.onHost(t, "ip route add 198.18.0.0/16 dev eth0")
+	l.mirror(t, Options{})
+	fd, own, _ := l.packetSocket(t)
+	n, err := observe(int(l.inside.NS().Fd()))
+	must(t, err)
+	must(t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: unix.ETH_P_ARP<<8&0xff00 | unix.ETH_P_ARP>>8, Ifindex: n.byName("eth0")}))
+	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}))
+	before := neighborsOf(t, l.host, unix.AF_INET)
+	self, to := netip.MustParseAddr("192.0.2.2"), onLink[0]
+	for range 3 * way.MaxNeighbors {
+		to = to.Next()
+		_, err := unix.Write(fd, synFrame(own, l.macByARP(t, fd, own, self, to), self, to, 22))
+		must(t, err)
+	}
+	eventually(t, "the limit is met", func() bool { return slices.Contains(l.limits(t), way.Crowded) })
+	l.seenAs(t, "tcp", "203.0.113.80:80")
+	if n := neighborsOf(t, l.host, unix.AF_INET) - before; n > way.MaxNeighbors+1 || n < way.MaxNeighbors/2 {
+		t.Errorf("the host has %d neighbours more, want some and at most %d", n, way.MaxNeighbors)
+	}
+}
+
+// macByARP asks who has an address.
+func (l *testLab) macByARP(t *testing.T, fd int, own []byte, self, to netip.Addr) []byte {
+	t.Helper()
+	f := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, own, []byte{0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1},
+		own, self.AsSlice(), make([]byte, 6), to.AsSlice())
+	_, err := unix.Write(fd, f)
+	must(t, err)
+	for b := make([]byte, 128); ; {
+		n, _, err := unix.Recvfrom(fd, b, 0)
+		must(t, err)
+		if n >= 42 && b[21] == 2 && netip.AddrFrom4([4]byte(b[28:32])) == to {
+			return slices.Clone(b[22:28])
+		}
 	}
 }

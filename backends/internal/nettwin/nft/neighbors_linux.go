@@ -5,23 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
-)
-
-// What a namespace may do to the kernel's neighbour tables. There is one for each
-// family and all namespaces, with room for 1024 entries that nobody confirmed by
-// hand (gc_thresh3), and an entry that was answered cannot be thrown out before it
-// is stale: after 15 to 45 s (base_reachable_time), and 5 s more. So no more than
-// twice MaxNeighbors of them can be held against everybody else.
-const (
-	MaxNeighbors = 128 // of each family
-	NeighborTime = 30 * time.Second
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 const (
@@ -40,7 +30,7 @@ type Links struct {
 }
 
 // BoundNeighbors drops what leaves the namespace, made there or forwarded, for a
-// next hop that would be one too many. That is the last thing before the kernel
+// next hop that would be one too many (see [way.MaxNeighbors]). That is the last thing before the kernel
 // makes the entry, and by the same next hop. A hop that is in use stays admitted.
 // The kernel needs nft_rt and sets that rules fill (4.18).
 func (t *Table) BoundNeighbors(exempt Links) error {
@@ -148,9 +138,9 @@ func (f hopFamily) set(t *Table) (netlink.Message, error) {
 		ae.Uint32(unix.NFTA_SET_FLAGS, unix.NFT_SET_EVAL|unix.NFT_SET_TIMEOUT)
 		ae.Uint32(unix.NFTA_SET_KEY_TYPE, typeIfindex<<typeBits|f.typ)
 		ae.Uint32(unix.NFTA_SET_KEY_LEN, 4+f.len)
-		ae.Uint64(unix.NFTA_SET_TIMEOUT, uint64(NeighborTime.Milliseconds()))
+		ae.Uint64(unix.NFTA_SET_TIMEOUT, uint64(way.NeighborTime.Milliseconds()))
 		ae.Nested(unix.NFTA_SET_DESC, func(d *netlink.AttributeEncoder) error {
-			d.Uint32(unix.NFTA_SET_DESC_SIZE, MaxNeighbors)
+			d.Uint32(unix.NFTA_SET_DESC_SIZE, way.MaxNeighbors)
 			return nil
 		})
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/netsandbox/netsandbox/backends/internal/netlab"
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
@@ -54,10 +55,10 @@ func TestBoundIsRenewed(t *testing.T) {
 		if again, err := table.Renew(nil); again == (try == "list ruleset") || err != nil {
 			t.Errorf("%s: made again: %v, %v", try, again, err)
 		}
-		if sent := send(t, n, 0, 2*MaxNeighbors); sent != MaxNeighbors {
-			t.Errorf("%s: %d could be sent to, want %d", try, sent, MaxNeighbors)
+		if sent := send(t, n, 0, 2*way.MaxNeighbors); sent != way.MaxNeighbors {
+			t.Errorf("%s: %d could be sent to, want %d", try, sent, way.MaxNeighbors)
 		}
-		if c, err := table.Refused(); c < MaxNeighbors || err != nil {
+		if c, err := table.Refused(); c < way.MaxNeighbors || err != nil {
 			t.Errorf("%s: %d were refused: %v", try, c, err)
 		}
 	}
@@ -80,7 +81,7 @@ func TestHopInUseStays(t *testing.T) {
 		return d
 	}
 	send(t, n, 0, 1)
-	for end := time.Now().Add(5 * time.Second); left() > NeighborTime-200*time.Millisecond; {
+	for end := time.Now().Add(5 * time.Second); left() > way.NeighborTime-200*time.Millisecond; {
 		if time.Now().After(end) {
 			t.Fatal("an admitted hop does not age")
 		}

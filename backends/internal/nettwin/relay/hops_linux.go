@@ -57,6 +57,7 @@ type hops struct {
 	links  map[*iface]*hop
 	serial uint32
 	tick   atomic.Uint64
+	near   near
 }
 
 func newHops() *hops {

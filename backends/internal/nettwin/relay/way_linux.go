@@ -23,6 +23,8 @@ type route struct {
 	flow     way.Flow
 	mark     uint32
 	ttl      byte // of the twin's packets; 0: the host's default
+	mss      int  // of the twin's stream; 0: the host's
+	mtu      int  // of the route that the host takes by itself; 0: the link's
 	admitted atomic.Bool
 	held     bool // the host lets in this flow and nothing about it
 }
@@ -56,7 +58,7 @@ func (l *lane) choose(proto uint8, src, dst netip.AddrPort) (*route, *refusal) {
 	case err == nil && a.typ != unix.RTN_UNICAST: // local, broadcast, multicast
 		return nil, l.fence(addr)
 	case err == nil && l.takes(addr, a) && !w.balanced():
-		return w, nil
+		return w.near()
 	// With a source that is not the host's, IPv4 has no answer at all.
 	case l.relay.host.local(addr):
 		return nil, l.fence(addr)
@@ -66,7 +68,7 @@ func (l *lane) choose(proto uint8, src, dst netip.AddrPort) (*route, *refusal) {
 	if r := w.lead(); r != nil {
 		return nil, r
 	}
-	return w, nil
+	return w.near()
 }
 
 // balanced reports whether the host spreads such flows over several next hops.
@@ -76,6 +78,7 @@ func (w *route) balanced() bool {
 	q := w.question()
 	q.fib = true
 	a, err := w.lane.relay.host.ask(q)
+	w.mtu = a.mtu
 	return err == nil && a.multipath
 }
 
