@@ -119,7 +119,7 @@ func readHost(ns int) (*hostNet, error) {
 		m := make([]byte, unix.SizeofRtMsg)
 		m[0] = family
 		routes, err := c.Dump(unix.RTM_GETROUTE, m)
-		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a kernel may lack IPv6
+		if err != nil {
 			return nil, err
 		}
 		h.routes = append(h.routes, routes...)

@@ -60,7 +60,7 @@ func (r *replica) build() error {
 func (r *replica) setLabels() error {
 	typ, head := rtnl.Labels()
 	made, err := r.conn.Dump(typ, head)
-	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a kernel without IPv6
+	if err != nil {
 		return fmt.Errorf("list address labels of twin: %w", err)
 	}
 	wanted := map[string]bool{}

@@ -50,27 +50,25 @@ func observe(ns int) (*network, error) {
 		{"addresses", unix.RTM_GETADDR, make([]byte, unix.SizeofIfAddrmsg), &n.addresses},
 		{"address labels", labels, labelHead, &n.labels},
 		{"nexthops", unix.RTM_GETNEXTHOP, make([]byte, rtnl.SizeofNhmsg), &n.nexthops},
-		{"IPv4 routes", unix.RTM_GETROUTE, family(unix.AF_INET, unix.SizeofRtMsg), &n.routes},
-		{"IPv6 routes", unix.RTM_GETROUTE, family(unix.AF_INET6, unix.SizeofRtMsg), &n.routes},
-		{"IPv4 rules", unix.RTM_GETRULE, family(unix.AF_INET, rtnl.SizeofRuleHdr), &n.rules},
-		{"IPv6 rules", unix.RTM_GETRULE, family(unix.AF_INET6, rtnl.SizeofRuleHdr), &n.rules},
 		{"neighbours", unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg), &n.neighbors},
 		{"proxies", unix.RTM_GETNEIGH, proxies(), &n.neighbors},
 		{"queueing disciplines", unix.RTM_GETQDISC, make([]byte, sizeofTcmsg), &n.qdiscs},
 	} {
 		ms, err := c.Dump(d.typ, d.head)
-		if err == unix.EOPNOTSUPP {
-			continue // nexthop objects came with 5.3; a kernel may lack IPv6
-		}
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", d.what, err)
 		}
 		for _, m := range ms {
-			if d.typ == unix.RTM_GETROUTE && rtnl.Local(m) || d.typ == unix.RTM_GETNEIGH && !n.static(m) {
-				continue
+			if d.typ != unix.RTM_GETNEIGH || n.static(m) {
+				*d.into = append(*d.into, m)
 			}
-			*d.into = append(*d.into, m)
 		}
+	}
+	if n.routes, err = dumpRoutes(c); err != nil {
+		return nil, err
+	}
+	if n.rules, err = dumpRules(c); err != nil {
+		return nil, err
 	}
 	if err := n.observeIPsec(ns); err != nil {
 		return nil, err
@@ -133,14 +131,40 @@ func missing(host *network) []string {
 	return notes
 }
 
+// dumpRoutes lists the routes but for those that the kernel makes by itself.
+func dumpRoutes(c *rtnl.Conn) ([][]byte, error) {
+	ms, err := dumpFamilies(c, unix.RTM_GETROUTE, unix.SizeofRtMsg)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	return slices.DeleteFunc(ms, rtnl.Local), nil
+}
+
+func dumpRules(c *rtnl.Conn) ([][]byte, error) {
+	ms, err := dumpFamilies(c, unix.RTM_GETRULE, rtnl.SizeofRuleHdr)
+	if err != nil {
+		return nil, fmt.Errorf("list rules: %w", err)
+	}
+	return ms, nil
+}
+
+// dumpFamilies dumps what the kernel keeps for IPv4 and IPv6 apart.
+func dumpFamilies(c *rtnl.Conn, typ uint16, size int) ([][]byte, error) {
+	var out [][]byte
+	for _, af := range []byte{unix.AF_INET, unix.AF_INET6} {
+		head := make([]byte, size)
+		head[0] = af
+		ms, err := c.Dump(typ, head)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ms...)
+	}
+	return out, nil
+}
+
 // sizeofTcmsg is the size of struct tcmsg, which x/sys lacks.
 const sizeofTcmsg = 20
-
-func family(af byte, size int) []byte {
-	b := make([]byte, size)
-	b[0] = af
-	return b
-}
 
 // proxies asks for the proxy entries, which a plain dump of neighbours leaves out.
 func proxies() []byte {

@@ -89,7 +89,7 @@ func plainRules(c *rtnl.Conn) error {
 		m := rtnl.PlainRule(r.af, r.pref, r.tab)
 		wanted[rtnl.RuleText(m)] = m
 	}
-	have, err := observeRules(c)
+	have, err := dumpRules(c)
 	if err != nil {
 		return err
 	}

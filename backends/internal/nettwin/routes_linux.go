@@ -1,7 +1,6 @@
 package nettwin
 
 import (
-	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -86,18 +85,4 @@ func flushRoutes(c *rtnl.Conn) error {
 		ms[i] = rtnl.Deletion(m)
 	}
 	return remove(c, unix.RTM_DELROUTE, ms, "route")
-}
-
-// dumpRoutes lists the routes of the twin but for those that the kernel makes by
-// itself.
-func dumpRoutes(c *rtnl.Conn) ([][]byte, error) {
-	var out [][]byte
-	for _, af := range []byte{unix.AF_INET, unix.AF_INET6} {
-		ms, err := c.Dump(unix.RTM_GETROUTE, family(af, unix.SizeofRtMsg))
-		if err != nil {
-			return nil, fmt.Errorf("list routes of twin: %w", err)
-		}
-		out = append(out, slices.DeleteFunc(ms, rtnl.Local)...)
-	}
-	return out, nil
 }

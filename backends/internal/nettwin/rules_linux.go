@@ -14,7 +14,7 @@ import (
 // setRules deletes the rules that the host lacks and adds those the twin lacks.
 // The kernel takes a rule twice, so they are counted.
 func (r *replica) setRules() error {
-	twin, err := observeRules(r.conn)
+	twin, err := dumpRules(r.conn)
 	if err != nil {
 		return err
 	}
@@ -63,16 +63,4 @@ func (r *replica) addRule(text string, m []byte, owner *os.File) {
 	if err := r.conn.DoAs(owner, unix.RTM_NEWRULE, unix.NLM_F_CREATE, rtnl.Rule(in)); err != nil {
 		r.note("rule %s is not in the twin: %v", text, err)
 	}
-}
-
-func observeRules(c *rtnl.Conn) ([][]byte, error) {
-	var out [][]byte
-	for _, af := range []byte{unix.AF_INET, unix.AF_INET6} {
-		ms, err := c.Dump(unix.RTM_GETRULE, family(af, rtnl.SizeofRuleHdr))
-		if err != nil {
-			return nil, fmt.Errorf("list rules of twin: %w", err)
-		}
-		out = append(out, ms...)
-	}
-	return out, nil
 }

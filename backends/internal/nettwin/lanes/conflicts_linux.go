@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/netns"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 )
@@ -20,7 +18,7 @@ func Conflicts(host int) ([]Conflict, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer k.close()
+	defer k.Close()
 	var out []Conflict
 	for _, six := range []bool{false, true} {
 		for _, f := range []func(bool) ([]Conflict, error){k.ruleConflicts, k.routeConflicts} {
@@ -36,16 +34,14 @@ func Conflicts(host int) ([]Conflict, error) {
 }
 
 func (k *kernel) ruleConflicts(six bool) ([]Conflict, error) {
-	m := make([]byte, rtnl.SizeofRuleHdr)
-	m[0] = family(six)
-	ms, err := k.dump(unix.RTM_GETRULE, m, rtnl.SizeofRuleHdr)
+	ms, err := k.dumpRules(six)
 	if err != nil {
-		return nil, fmt.Errorf("list rules: %w", err)
+		return nil, err
 	}
 	var out []Conflict
 	for _, m := range ms {
 		r := parseRule(m)
-		if _, ok := r.ours(); ok || m[0] != family(six) {
+		if _, ok := r.ours(); ok {
 			continue
 		}
 		out = append(out, ruleConflict(r, "rule "+rtnl.RuleText(m))...)
@@ -76,14 +72,14 @@ func ruleConflict(r rule, text string) (out []Conflict) {
 }
 
 func (k *kernel) routeConflicts(six bool) ([]Conflict, error) {
-	ms, err := k.dump(unix.RTM_GETROUTE, routesOf(six, 0), unix.SizeofRtMsg)
+	ms, err := k.dumpRoutes(six, 0)
 	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
+		return nil, err
 	}
 	var out []Conflict
 	for _, m := range ms {
 		r := parseRoute(m)
-		if _, ok := r.ours(); ok || m[0] != family(six) || r.protocol != protocol {
+		if _, ok := r.ours(); ok || r.protocol != protocol {
 			continue
 		}
 		out = append(out, Conflict{

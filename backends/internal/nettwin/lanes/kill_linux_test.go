@@ -133,7 +133,7 @@ func (l *lab) removeEarly() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.removeRule(early), k.close())
+	return errors.Join(k.removeRule(early), k.Close())
 }
 
 // announced wants every object in the record's range, and nobody alive.

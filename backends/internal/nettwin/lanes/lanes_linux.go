@@ -151,7 +151,7 @@ func (l *Lanes) Close() error {
 		errs = append(errs, err, l.claim.release())
 	}
 	if l.kernel != nil {
-		errs = append(errs, l.kernel.close())
+		errs = append(errs, l.kernel.Close())
 	}
 	l.track.Lock()
 	defer l.track.Unlock()

@@ -40,7 +40,7 @@ func (k *kernel) subject(w way.Lane) string {
 }
 
 func (k *kernel) linkName(index int) string {
-	if m, err := k.get(unix.RTM_GETLINK, linkRequest(index)); err == nil && len(m) >= unix.SizeofIfInfomsg {
+	if m, err := k.Get(unix.RTM_GETLINK, linkRequest(index)); err == nil && len(m) >= unix.SizeofIfInfomsg {
 		for a := range rtnl.Attrs(m[unix.SizeofIfInfomsg:]) {
 			if a.Type == unix.IFLA_IFNAME {
 				return a.String()
@@ -73,7 +73,7 @@ func (l *Lanes) refused(w way.Lane, err error) error {
 			reason += ": " + op.Message
 		}
 		return l.limit(way.Route, w, reason)
-	case noFamily(err):
+	case rtnl.NoFamily(err):
 		return l.limit(way.Route, w, "the host has no "+version(w.Six))
 	}
 	return fmt.Errorf("make lane %s: %w", l.kernel.subject(w), err)

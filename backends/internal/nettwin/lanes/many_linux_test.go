@@ -33,7 +33,7 @@ func TestOneTableIsReadOfMany(t *testing.T) {
 		mark, err := ls.Lane(way.Lane{Index: l.eth1, Six: six})
 		must(t, err)
 		for _, table := range []uint32{mark, 0} {
-			ms, err := ls.kernel.dump(unix.RTM_GETROUTE, routesOf(six, table), unix.SizeofRtMsg)
+			ms, err := ls.kernel.dumpRoutes(six, table)
 			must(t, err)
 			if len(ms) != 2 {
 				t.Errorf("%d routes were read of table %d (IPv6 %v), want 2", len(ms), table, six)

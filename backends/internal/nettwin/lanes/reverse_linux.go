@@ -34,7 +34,7 @@ func (k *kernel) rpFilter(index int) (uint32, error) {
 	for _, i := range []int{netconfAll, index} {
 		m := make([]byte, netconfHeader)
 		m[0] = unix.AF_INET
-		m, err := k.get(unix.RTM_GETNETCONF, rtnl.AppendUint32(m, netconfIndex, uint32(i)))
+		m, err := k.Get(unix.RTM_GETNETCONF, rtnl.AppendUint32(m, netconfIndex, uint32(i)))
 		if err != nil {
 			return 0, fmt.Errorf("read rp_filter: %w", err)
 		}
@@ -68,7 +68,7 @@ func (k *kernel) reverse(f way.Flow) (back, error) {
 		m = rtnl.Append(m, unix.RTA_SPORT, binary.BigEndian.AppendUint16(nil, f.Src.Port()))
 		m = rtnl.Append(m, unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, f.Dst.Port()))
 	}
-	m, err := k.get(unix.RTM_GETROUTE, m)
+	m, err := k.Get(unix.RTM_GETROUTE, m)
 	var no unix.Errno
 	if errors.As(err, &no) { // ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, by the type of route
 		return nowhere, nil

@@ -118,29 +118,35 @@ func parseRoute(m []byte) route {
 // routes dumps one table, or with table 0 the routes of all tables that have our
 // protocol number.
 func (k *kernel) routes(six bool, table uint32) ([]route, error) {
-	ms, err := k.dump(unix.RTM_GETROUTE, routesOf(six, table), unix.SizeofRtMsg)
+	ms, err := k.dumpRoutes(six, table)
 	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
+		return nil, err
 	}
 	var out []route
 	for _, m := range ms {
 		r := parseRoute(m)
 		// A kernel that does not filter answers with everything it has.
-		if m[0] == family(six) && (table == 0 && r.protocol == protocol || table != 0 && r.table == table) {
+		if table == 0 && r.protocol == protocol || table != 0 && r.table == table {
 			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-func routesOf(six bool, table uint32) []byte {
+func (k *kernel) dumpRoutes(six bool, table uint32) ([][]byte, error) {
 	m := make([]byte, unix.SizeofRtMsg)
 	m[0] = family(six)
+	var attrs []byte
 	if table == 0 {
 		m[5] = protocol
-		return m
+	} else {
+		attrs = rtnl.AppendUint32(nil, unix.RTA_TABLE, table)
 	}
-	return rtnl.AppendUint32(m, unix.RTA_TABLE, table)
+	ms, err := k.Dump(unix.RTM_GETROUTE, m, attrs...)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	return ms, nil
 }
 
 func (k *kernel) addRoute(r route) error    { return k.add(unix.RTM_NEWROUTE, r.request()) }

@@ -201,21 +201,27 @@ func prefix(b []byte, bits uint8) netip.Prefix {
 	return netip.PrefixFrom(a, int(bits))
 }
 
-// rules dumps the rules of a family, in the order in which they are asked.
+// rules lists the rules of a family, in the order in which they are asked.
 func (k *kernel) rules(six bool) ([]rule, error) {
+	ms, err := k.dumpRules(six)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]rule, len(ms))
+	for i, m := range ms {
+		out[i] = parseRule(m)
+	}
+	return out, nil
+}
+
+func (k *kernel) dumpRules(six bool) ([][]byte, error) {
 	m := make([]byte, rtnl.SizeofRuleHdr)
 	m[0] = family(six)
-	ms, err := k.dump(unix.RTM_GETRULE, m, rtnl.SizeofRuleHdr)
+	ms, err := k.Dump(unix.RTM_GETRULE, m)
 	if err != nil {
 		return nil, fmt.Errorf("list rules: %w", err)
 	}
-	var out []rule
-	for _, m := range ms {
-		if m[0] == family(six) {
-			out = append(out, parseRule(m))
-		}
-	}
-	return out, nil
+	return ms, nil
 }
 
 func (k *kernel) addRule(r rule) error    { return k.add(unix.RTM_NEWRULE, r.request()) }

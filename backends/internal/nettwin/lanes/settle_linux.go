@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/rtnl"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
@@ -97,7 +98,7 @@ func (l *Lanes) cannotAdd(ln *lane, err error) error {
 	case errors.Is(err, unix.EEXIST):
 		// The same rule with another protocol number: the kernel does not compare it.
 		ln.limit = l.limit(way.Route, ln.Lane, "somebody else has a rule for its mark")
-	case noFamily(err):
+	case rtnl.NoFamily(err):
 		ln.limit = l.limit(way.Route, ln.Lane, "the host has no "+version(ln.Six))
 	default:
 		return fmt.Errorf("add rule: %w", err)

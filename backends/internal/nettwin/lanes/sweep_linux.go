@@ -80,7 +80,7 @@ func Sweep(host int) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer k.close()
+	defer k.Close()
 	return k.sweepDead(host)
 }
 
@@ -113,7 +113,7 @@ func (s *Sweeper) Sweep() ([]Object, error) {
 func (s *Sweeper) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.k.close()
+	return s.k.Close()
 }
 
 func (k *kernel) sweepDead(host int) (gone []Object, err error) {
@@ -139,7 +139,7 @@ func Find(host int) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer k.close()
+	defer k.Close()
 	found, err := k.find()
 	if err != nil {
 		return nil, err

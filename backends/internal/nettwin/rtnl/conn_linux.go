@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -33,26 +34,47 @@ func Open() (*Conn, error) {
 	return &Conn{c}, nil
 }
 
+// DialStrict is [Dial] for a socket that asks for strict checking (Linux 4.20): the
+// kernel then filters dumps, and a host with a full routing table is not read to
+// find two routes.
+func DialStrict(ns int) (*Conn, error) {
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: ns, Strict: true})
+	if err != nil {
+		return nil, fmt.Errorf("dial rtnetlink: %w", err)
+	}
+	return &Conn{c}, nil
+}
+
 // Close closes the socket.
 func (c *Conn) Close() error { return c.c.Close() }
 
-// Dump returns the payload of every message that answers a dump request.
-// header is the fixed header of the family (ifinfomsg, rtmsg, …).
-func (c *Conn) Dump(typ uint16, header []byte) ([][]byte, error) {
+// NoFamily reports that the kernel was built, or started, without a family (IPv6)
+// or a kind of object: nexthop objects came with 5.3.
+func NoFamily(err error) bool {
+	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// Dump returns the payload of every message that answers a dump request. header is
+// the fixed header of the family (ifinfomsg, rtmsg, …), and attrs may follow it. Of
+// what the kernel lacks, or of a table that is not there, there is nothing.
+func (c *Conn) Dump(typ uint16, header []byte, attrs ...byte) ([][]byte, error) {
 	// A dump over a table that changes meanwhile is marked, not repeated, by the
 	// kernel (NLM_F_DUMP_INTR).
 	for range 8 {
 		ms, err := c.c.Execute(netlink.Message{
 			Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | netlink.Dump},
-			Data:   header,
+			Data:   slices.Concat(header, attrs),
 		})
+		if NoFamily(err) || errors.Is(err, unix.ENOENT) {
+			return nil, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("dump rtnetlink type %d: %w", typ, err)
 		}
 		out, torn := make([][]byte, 0, len(ms)), false
 		for _, m := range ms {
 			torn = torn || m.Header.Flags&netlink.DumpInterrupted != 0
-			if len(m.Data) >= len(header) {
+			if len(m.Data) >= len(header) && asked(m.Data, header) {
 				out = append(out, m.Data)
 			}
 		}
@@ -61,6 +83,12 @@ func (c *Conn) Dump(typ uint16, header []byte) ([][]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("dump rtnetlink type %d: %w", typ, unix.EAGAIN)
+}
+
+// asked reports whether an answer is of the family that was asked for. A kernel
+// without IPv6 answers to a dump of its routes with those of all families.
+func asked(msg, header []byte) bool {
+	return len(header) == 0 || header[0] == unix.AF_UNSPEC || header[0] == msg[0]
 }
 
 // Get sends one request that has one answer.
@@ -76,6 +104,16 @@ func (c *Conn) Get(typ uint16, msg []byte) ([]byte, error) {
 		return nil, unix.ENODATA
 	}
 	return ms[0].Data, nil
+}
+
+// Request sends one request and waits for its acknowledgement, as [Conn.Do] does,
+// and keeps what the kernel says of a refusal ([netlink.OpError]).
+func (c *Conn) Request(typ uint16, flags int, msg []byte) error {
+	_, err := c.c.Execute(netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | netlink.Acknowledge | netlink.HeaderFlags(flags)},
+		Data:   msg,
+	})
+	return err
 }
 
 // Do sends one request and waits for its acknowledgement. The error is the
