@@ -69,7 +69,11 @@ func (w *Workflow) addCircuit(ctx context.Context, name, label string, d circuit
 			d.Groups = append(d.Groups, uint32(g))
 		}
 	}
-	d.Cwd, _ = os.Getwd()
+	// A probe runs where it was said, or would find other files: as with exec.
+	var err error
+	if d.Cwd, err = os.Getwd(); err != nil {
+		return report.Circuits{}, fmt.Errorf("find working directory: %w", err)
+	}
 	return w.editCircuits(ctx, name, func(tx *journal.Tx, p place) error {
 		err := tx.AddCircuit(p.env.ID, d)
 		if errors.Is(err, journal.ErrExists) {

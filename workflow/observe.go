@@ -91,7 +91,7 @@ func (o observer) candidate(ctx context.Context, d circuit.Definition) circuit.O
 	}
 	r, why, sensitive := circuit.Judge(d, e)
 	if r == circuit.Unverifiable && e.Control.Ran && e.Host.OK {
-		why += unnamed(o.env, d.Address, e.Control.Reason)
+		why += unnamed(o.env, d, e.Control.Reason)
 	}
 	return o.stamp(d, r, why, took, sensitive)
 }
@@ -148,7 +148,7 @@ func (o observer) run(ctx context.Context, where backends.Where, p backends.Prob
 	if err != nil {
 		return circuit.Answer{Reason: err.Error()}, 0
 	}
-	a := circuit.Answer{Ran: true, OK: out.OK(), Reason: why(out)}
+	a := circuit.Answer{Ran: true, OK: out.OK(), Reason: why(out, p.Timeout)}
 	if !a.OK && len(out.Unproven) > 0 {
 		return circuit.Answer{Reason: unlike(where) + some(out.Unproven)}, out.Took
 	}
@@ -201,7 +201,7 @@ const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 // why says how a probe failed, with the last line of what it printed: that is
 // where programs put the reason.
-func why(o backends.Outcome) string {
+func why(o backends.Outcome, limit time.Duration) string {
 	var s string
 	switch {
 	case o.OK():
@@ -209,7 +209,7 @@ func why(o backends.Outcome) string {
 	case o.Err != "":
 		s = o.Err
 	case o.TimedOut:
-		s = "timed out"
+		s = "timed out after " + limit.String()
 	case o.Signal != 0:
 		s = "killed by signal " + itoa(o.Signal)
 	default:

@@ -6,10 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/netsandbox/netsandbox/guards/circuit"
 )
 
 // nameTime bounds the look-up of a name that may be this machine's. It only
@@ -104,11 +107,17 @@ var endpoint = regexp.MustCompile(`([0-9A-Za-z.:%]+|\[[0-9A-Fa-f:.%]+\])(?::| po
 // unnamed says how a view gets to a service of this machine, when that is what a
 // probe missed there although the host answers: only ports that were named are
 // open to views. Names are not asked for, this explains and does not decide.
-func unnamed(env, address, reason string) string {
-	if !strings.Contains(reason, "refused") {
+func unnamed(env string, d circuit.Definition, reason string) string {
+	said := reason
+	switch {
+	case strings.Contains(reason, "refused"):
+	case strings.Contains(reason, "connect to server"): // what curl makes of it since 7.88
+	case len(d.Argv) > 0 && path.Base(d.Argv[0]) == "curl" && strings.HasSuffix(reason, "exit status 7"):
+		said = strings.Join(d.Argv, " ") // with --silent the status is all it says
+	default:
 		return ""
 	}
-	for _, m := range append(endpoint.FindAllStringSubmatch(reason, -1), endpoint.FindStringSubmatch(address)) {
+	for _, m := range append(endpoint.FindAllStringSubmatch(said, -1), endpoint.FindStringSubmatch(d.Address)) {
 		if m == nil {
 			continue
 		}

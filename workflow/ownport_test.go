@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -56,6 +57,7 @@ func TestUnnamedPortsAreExplained(t *testing.T) {
 		{"a Go client", "dial tcp 127.0.0.1:7893: connect: connection refused", hint + "circuit add-tcp e LABEL 127.0.0.1:7893", passes},
 		{"of IPv6", "dial tcp [::1]:7893: connect: connection refused", hint + "circuit add-tcp e LABEL [::1]:7893", passes},
 		{"curl", "curl: (7) Failed to connect to localhost port 7893 after 0 ms: Connection refused", hint + "circuit add-tcp e LABEL localhost:7893", passes},
+		{"curl of today", "curl: (7) Failed to connect to 127.0.0.1 port 7893 after 0 ms: Couldn't connect to server", hint + "circuit add-tcp e LABEL 127.0.0.1:7893", passes},
 		{"ssh's port is for --relay alone", "connect to 127.0.0.1 port 22: Connection refused", hint + "create NAME --relay 22", passes},
 		{"another machine", "dial tcp 192.0.2.1:80: connect: connection refused", "", passes},
 		{"no refusal", "127.0.0.1:7893: not found", "", passes},
@@ -73,5 +75,26 @@ func TestUnnamedPortsAreExplained(t *testing.T) {
 				t.Errorf("%q, want %q", got.Reason, want)
 			}
 		})
+	}
+}
+
+// TestSilentCurlIsExplained: with --silent curl leaves only its status, which means
+// a connection that failed.
+func TestSilentCurlIsExplained(t *testing.T) {
+	for _, row := range []struct {
+		exit int
+		url  string
+		want string
+	}{
+		{7, "http://127.0.0.1:7893/", "; views reach only named ports of this machine: netsandbox circuit add-tcp e LABEL 127.0.0.1:7893"},
+		{7, "http://192.0.2.1:7893/", ""},
+		{22, "http://127.0.0.1:7893/", ""},
+	} {
+		no := answer{out: backends.Outcome{Exit: row.exit}}
+		o := observer{env: "e", runner: worlds{backends.InCandidate: no, backends.InControl: no, backends.InJail: passes}, now: clock.Now}
+		got := o.candidate(t.Context(), circuit.Definition{Kind: circuit.Canary, Required: true, Argv: []string{"/usr/bin/curl", "--silent", row.url}})
+		if want := fmt.Sprintf("fails on an unchanged twin too: exit status %d%s", row.exit, row.want); got.Reason != want {
+			t.Errorf("%q, want %q", got.Reason, want)
+		}
 	}
 }
