@@ -25,7 +25,8 @@ type answer struct {
 	typ       uint8 // RTN_UNICAST, RTN_LOCAL, …
 	oif       int
 	hop       netip.Addr // the destination itself when it is on the link
-	multipath bool       // only when the route was asked for
+	multipath bool       // only when the route was asked for, as the next
+	mtu       int        // 0: the link's
 }
 
 // inquirers bounds the questions asked at once. They take microseconds, and the
@@ -153,6 +154,10 @@ func decode(m []byte, dst netip.Addr) (answer, error) {
 			}
 		case unix.RTA_MULTIPATH:
 			a.multipath = true
+		case unix.RTA_METRICS:
+			if v := rtnl.Find(at.Value, unix.RTAX_MTU); len(v) == 4 {
+				a.mtu = int(binary.NativeEndian.Uint32(v))
+			}
 		}
 	}
 	return a, nil

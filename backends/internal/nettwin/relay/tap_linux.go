@@ -182,6 +182,7 @@ func (r *reader) pass(h *hop, typ uint16, head []byte, n int) {
 	switch {
 	case !ok:
 		r.relay.counts.dropped.Add(1)
+	case r.relay.tooWide(r.itf, proto, n):
 	case proto == unix.IPPROTO_TCP, proto == unix.IPPROTO_UDP:
 		if l := r.relay.laneOf(r.relay.hops.toward(h, typ, head)); l != nil {
 			l.deliver(typ, r.take(n))

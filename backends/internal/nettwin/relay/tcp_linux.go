@@ -29,6 +29,7 @@ const patience = time.Second
 type syn struct {
 	lane   *lane
 	quote  []byte // the head of its first packet: an ICMP answer must quote it
+	mss    int
 	began  time.Time
 	ctx    context.Context // of the one dial that this is
 	cancel context.CancelFunc
@@ -53,7 +54,7 @@ func (r *Relay) takeTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) b
 		r.limit(&way.Limit{Kind: way.Load, Subject: "streams", Reason: fmt.Sprintf("more than %d at once", maxStreams)})
 		return true
 	}
-	s := r.begin(id, l, slices.Concat(pkt.NetworkHeader().Slice(), seg))
+	s := r.begin(id, syn{lane: l, mss: mssOf(seg), quote: slices.Concat(pkt.NetworkHeader().Slice(), seg)})
 	if s == nil {
 		return true // asked already, or too many: the twin's kernel asks again
 	}
@@ -75,11 +76,11 @@ func (r *Relay) mooring(id stack.TransportEndpointID) *lane {
 // begin notes an outer handshake, if there is room for one and none is under way.
 // One on another lane ends: the twin's routes changed, and the SYN that its kernel
 // sends again takes the new way, as the host's would.
-func (r *Relay) begin(id stack.TransportEndpointID, l *lane, quote []byte) *syn {
+func (r *Relay) begin(id stack.TransportEndpointID, first syn) *syn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.dials[id]; s != nil {
-		if s.lane == l {
+		if s.lane == first.lane {
 			return nil
 		}
 		r.drop(id, s)
@@ -90,8 +91,9 @@ func (r *Relay) begin(id stack.TransportEndpointID, l *lane, quote []byte) *syn 
 			return nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	s := &syn{lane: l, quote: quote, began: time.Now(), ctx: ctx, cancel: cancel}
+	s := &first
+	s.began = time.Now()
+	s.ctx, s.cancel = context.WithTimeout(context.Background(), dialTimeout)
 	r.dials[id] = s
 	return s
 }
@@ -188,6 +190,9 @@ func (l *lane) dial(s *syn, id stack.TransportEndpointID) (*route, *net.TCPConn,
 		return nil, nil, no
 	}
 	w.ttl = ttlOf(s.quote)
+	if no := w.segment(s.mss); no != nil {
+		return nil, nil, no
+	}
 	out, err := w.connect(s.ctx, dst)
 	if err != nil {
 		return nil, nil, err

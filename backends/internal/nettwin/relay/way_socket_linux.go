@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"syscall"
@@ -33,7 +34,7 @@ func (w *route) prepare(fd int) error {
 			return fmt.Errorf("bind without port: %w", err)
 		}
 	}
-	if err := w.live(fd); err != nil {
+	if err := errors.Join(w.live(fd), w.limitSegments(fd)); err != nil {
 		return err
 	}
 	if err := w.bind(fd); err != nil || late {
