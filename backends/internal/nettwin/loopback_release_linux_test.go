@@ -39,7 +39,7 @@ func TestReleaseOfEveryKind(t *testing.T) {
 			if got, err := l.ask(c.addr); got != c.want || err != nil {
 				t.Errorf("at once: got %q, %v; want %q", got, err, c.want)
 			}
-			if got, err := fetchFrom(l.host, 0, c.addr); got != "host" || err != nil && err != io.EOF {
+			if got, err := fetchFrom(l.host, 0, c.addr); got != "host" || err != nil && !errors.Is(err, io.EOF) {
 				t.Errorf("on the host meanwhile: got %q, %v", got, err)
 			}
 			must(t, l.twin.AddRelay())

@@ -66,7 +66,7 @@ func (t *Twin) build(ctx context.Context) error {
 	if err := t.serve(r, nat); err != nil {
 		return err
 	}
-	if err := t.serveLoopback(r.host); err != nil {
+	if err := t.serveLoopback(r.host); err != nil { //nolint:contextcheck // a socket is opened at once
 		return err
 	}
 	t.boundNeighbors(r)

@@ -17,28 +17,18 @@ import (
 type Conn struct{ c *netlink.Conn }
 
 // Dial opens a socket in the namespace ns.
-func Dial(ns int) (*Conn, error) {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: ns})
-	if err != nil {
-		return nil, fmt.Errorf("dial rtnetlink: %w", err)
-	}
-	return &Conn{c}, nil
-}
+func Dial(ns int) (*Conn, error) { return dial(&netlink.Config{NetNS: ns}) }
 
 // Open opens a socket in the namespace of the calling thread.
-func Open() (*Conn, error) {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		return nil, fmt.Errorf("dial rtnetlink: %w", err)
-	}
-	return &Conn{c}, nil
-}
+func Open() (*Conn, error) { return dial(nil) }
 
 // DialStrict is [Dial] for a socket that asks for strict checking (Linux 4.20): the
 // kernel then filters dumps, and a host with a full routing table is not read to
 // find two routes.
-func DialStrict(ns int) (*Conn, error) {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: ns, Strict: true})
+func DialStrict(ns int) (*Conn, error) { return dial(&netlink.Config{NetNS: ns, Strict: true}) }
+
+func dial(how *netlink.Config) (*Conn, error) {
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, how)
 	if err != nil {
 		return nil, fmt.Errorf("dial rtnetlink: %w", err)
 	}

@@ -25,6 +25,7 @@ func route(attrs ...[]byte) []byte {
 func attr(typ uint16, v []byte) []byte   { return Append(nil, typ, v) }
 func attr32(typ uint16, v uint32) []byte { return AppendUint32(nil, typ, v) }
 func attr16(typ uint16, v uint16) []byte { return attr(typ, binary.NativeEndian.AppendUint16(nil, v)) }
+
 func hop(index uint32, attrs []byte) []byte { // struct rtnexthop
 	b := binary.NativeEndian.AppendUint16(nil, uint16(8+len(attrs)))
 	b = append(b, 0, 1)

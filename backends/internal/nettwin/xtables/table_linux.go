@@ -83,7 +83,7 @@ func (f *family) info(fd int, name string) (*Table, uint32, error) {
 	n := len(f.hooks)
 	b := make([]byte, nameSize+4+8*n+8) // struct ipt_getinfo
 	copy(b, name)
-	if _, err := getOption(fd, f.level, f.base, b); err != nil {
+	if err := getOption(fd, f.level, f.base, b); err != nil {
 		return nil, 0, err
 	}
 	t := &Table{family: f, name: name, valid: number(b, nameSize)}
@@ -108,7 +108,7 @@ func (f *family) read(fd int, name string) (*Table, error) {
 		b := make([]byte, header+int(size))
 		copy(b, name)
 		binary.NativeEndian.PutUint32(b[nameSize:], size)
-		if _, err = getOption(fd, f.level, f.base+1, b); err == nil {
+		if err = getOption(fd, f.level, f.base+1, b); err == nil {
 			t.entries = b[header:]
 			return t, nil
 		}
@@ -169,13 +169,13 @@ func setOption(owner *os.File, fd, level, name int, b []byte) error {
 	return nil
 }
 
-func getOption(fd, level, name int, b []byte) (int, error) {
+func getOption(fd, level, name int, b []byte) error {
 	n := uint32(len(b))
 	_, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name), uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&n)), 0)
 	if e != 0 {
-		return 0, e
+		return e
 	}
-	return int(n), nil
+	return nil
 }
 
 func number(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
