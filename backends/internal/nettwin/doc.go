@@ -7,7 +7,9 @@
 // has no link layer; a child process (package relay) holds their other end and
 // dials again, from the host's side, what comes out of them. So nothing is switched
 // on on the host: no forwarding, no address translation, no sysctl. Everything
-// vanishes with descriptors.
+// vanishes with descriptors. Where the twin goes a way that the host does not, its
+// [Options.Ways] make the host go it for flows of the relay alone (package lanes); this
+// package itself changes nothing there.
 //
 // What a link of the host is in the twin, by kind. Traffic that the twin routes to
 // it leaves by the host's, so a difference matters only to who looks at the link
@@ -19,14 +21,15 @@
 //	tun, wireguard, ppp, ipip, sit, gre      a TUN: one lane; keys, peers and who reads it stay outside
 //	lo, and tunl0 and its like               the kernel's own; nothing leaves by them
 //
-// Routes, rules, nexthop objects, addresses, labels, static neighbours and sysctls
-// are what the host dumps, told again. Not copied are queueing disciplines, XDP
+// Routes, rules, nexthop objects, addresses, labels, static neighbours, sysctls and
+// packet filters (nftables, and the legacy tables of iptables) are what the host
+// dumps, told again; what the twin's kernel does not take is noted. Not copied are queueing disciplines, XDP
 // programs, IPsec, tracked connections and what advertised routers and leases go on
 // renewing: the copy is for good.
 //
 // What was made is recorded from inside at the end, and [Twin.Difference] says
 // what the inside changed since. The record is never compared with the host: a
-// TAP is not an Ethernet card, and loading a ruleset does not give its text back.
+// TAP is not an Ethernet card, and a table of the twin's own stands among the host's.
 //
 // The package runs no program but the relay. It decides nothing about circuits
 // or plans, and it starts nothing inside the twin.

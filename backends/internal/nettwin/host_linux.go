@@ -52,7 +52,7 @@ func observe(ns int) (*network, error) {
 		{"nexthops", unix.RTM_GETNEXTHOP, make([]byte, rtnl.SizeofNhmsg), &n.nexthops},
 		{"neighbours", unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg), &n.neighbors},
 		{"proxies", unix.RTM_GETNEIGH, proxies(), &n.neighbors},
-		{"queueing disciplines", unix.RTM_GETQDISC, make([]byte, sizeofTcmsg), &n.qdiscs},
+		{"queueing disciplines", unix.RTM_GETQDISC, make([]byte, rtnl.SizeofTcmsg), &n.qdiscs},
 	} {
 		ms, err := c.Dump(d.typ, d.head)
 		if err != nil {
@@ -162,9 +162,6 @@ func dumpFamilies(c *rtnl.Conn, typ uint16, size int) ([][]byte, error) {
 	}
 	return out, nil
 }
-
-// sizeofTcmsg is the size of struct tcmsg, which x/sys lacks.
-const sizeofTcmsg = 20
 
 // proxies asks for the proxy entries, which a plain dump of neighbours leaves out.
 func proxies() []byte {

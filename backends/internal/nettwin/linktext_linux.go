@@ -1,7 +1,6 @@
 package nettwin
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -88,8 +87,4 @@ func kindText(l rtnl.Link) []string {
 		return nil
 	}
 	return []string{"options", hex.EncodeToString(l.Options)}
-}
-
-func compare(a, b Difference) int {
-	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Was, b.Was), cmp.Compare(a.Now, b.Now))
 }

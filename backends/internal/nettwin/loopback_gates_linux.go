@@ -57,6 +57,14 @@ func (g gates) openFamily(twin int, to *relay.Process, six, diverts bool) error 
 	if six {
 		at = gateV6
 	}
+	// Before the sockets whose datagrams are answered by it.
+	f, err := rawSocket(twin, six)
+	if err != nil {
+		return err
+	}
+	if err := handOver(to, relay.LoopAnswers, f); err != nil {
+		return err
+	}
 	for flows, names := range map[nft.Flows]struct{ tcp, udp relay.LoopKind }{
 		nft.Direct:     {relay.LoopStreams, relay.LoopDatagrams},
 		nft.Translated: {relay.TranslatedStreams, relay.TranslatedDatagrams},
@@ -77,11 +85,7 @@ func (g gates) openFamily(twin int, to *relay.Process, six, diverts bool) error 
 			}
 		}
 	}
-	f, err := rawSocket(twin, six)
-	if err != nil {
-		return err
-	}
-	return handOver(to, relay.LoopAnswers, f)
+	return nil
 }
 
 // handOver gives a socket to the relay.

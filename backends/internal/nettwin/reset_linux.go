@@ -143,7 +143,7 @@ func clearQdiscs(c *rtnl.Conn, n *network) error {
 	var own [][]byte
 	for _, m := range n.qdiscs {
 		if rtnl.QdiscLink(m) == lo && rtnl.QdiscSet(m) {
-			own = append(own, m[:sizeofTcmsg])
+			own = append(own, m[:rtnl.SizeofTcmsg])
 		}
 	}
 	return remove(c, unix.RTM_DELQDISC, own, "queueing discipline")

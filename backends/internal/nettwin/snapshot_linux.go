@@ -1,6 +1,7 @@
 package nettwin
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -198,6 +199,10 @@ func (s snapshot) difference(now snapshot) []Difference {
 		ds = append(ds, part...)
 	}
 	return ds
+}
+
+func compare(a, b Difference) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Was, b.Was), cmp.Compare(a.Now, b.Now))
 }
 
 // cameOrWent reports a link that only one of the two has. A hundred sysctls come

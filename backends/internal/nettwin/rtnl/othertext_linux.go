@@ -85,8 +85,8 @@ func NeighborKey(m []byte, name Names) (key, rest string) {
 	return key, w.String()
 }
 
-// sizeofTcmsg is the size of struct tcmsg, which x/sys lacks.
-const sizeofTcmsg = 20
+// SizeofTcmsg is the size of struct tcmsg, which x/sys lacks.
+const SizeofTcmsg = 20
 
 // tcRoot is TC_H_ROOT, which x/sys lacks.
 const tcRoot = 0xffffffff
@@ -123,9 +123,9 @@ func qdiscOptions(kind string, b []byte) []byte {
 // QdiscKey splits a dumped queueing discipline into its place and the rest.
 func QdiscKey(m []byte, name Names) (key, rest string) {
 	var w words
-	kind := text(Find(m[sizeofTcmsg:], tcaKind))
+	kind := text(Find(m[SizeofTcmsg:], tcaKind))
 	w.add(kind)
-	if b := qdiscOptions(kind, Find(m[sizeofTcmsg:], tcaOptions)); len(b) > 0 {
+	if b := qdiscOptions(kind, Find(m[SizeofTcmsg:], tcaOptions)); len(b) > 0 {
 		w.add(fmt.Sprintf("options %x", b))
 	}
 	handle, parent := binary.NativeEndian.Uint32(m[8:]), binary.NativeEndian.Uint32(m[12:])
