@@ -1,6 +1,10 @@
 package guards
 
-import "github.com/netsandbox/netsandbox/guards/circuit"
+import (
+	"slices"
+
+	"github.com/netsandbox/netsandbox/guards/circuit"
+)
 
 var changesPresentRows = []row{
 	{name: "a change is enough"},
@@ -38,6 +42,21 @@ var changesRepresentableRows = []row{
 			Reason:   "differences that no plan can express",
 			Subjects: []string{"/run/x.sock (a socket)", "route 10.0.0.0/8"},
 			Fix:      "netsandbox reset web --network",
+		},
+	},
+	{
+		name: "a reason that many share is said once",
+		make: func(f *Facts) {
+			f.Layer.Untyped = []Obstacle{{Subject: "route a", Reason: "no type"}, {Subject: "route b", Reason: "no type"}, {Subject: "/run/x", Reason: "a socket"}}
+		},
+		want: &Refusal{Reason: "differences that no plan can express", Subjects: []string{"route a", "route b (no type)", "/run/x (a socket)"}},
+	},
+	{
+		name: "of a whole firewall some are named, with their number",
+		make: func(f *Facts) { f.Layer.Untyped = slices.Repeat([]Obstacle{{Subject: "rule", Reason: "no type"}}, 100) },
+		want: &Refusal{
+			Reason:   "differences that no plan can express",
+			Subjects: append(slices.Repeat([]string{"rule"}, 7), "rule (no type)", "and 92 more"),
 		},
 	},
 }

@@ -49,7 +49,10 @@ func (w *Workflow) Diff(ctx context.Context, name, path string, secrets bool) (r
 	if err != nil {
 		return report.Diff{}, err
 	}
-	doc := report.Diff{Schema: report.Schema("diff"), Name: name, Files: []report.FileDiff{}}
+	doc := report.Diff{Schema: report.Schema("diff"), Name: name, Files: []report.FileDiff{}, Network: []string{}}
+	if only == "" {
+		doc.Network = list(l.Network)
+	}
 	for _, c := range l.Changes {
 		if only != "" && c.Path != only && !below(string(c.Path), string(only)) {
 			continue

@@ -32,6 +32,8 @@ type Diff struct {
 	Schema string     `json:"schema"` // netsandbox/v1/diff
 	Name   string     `json:"name"`
 	Files  []FileDiff `json:"files"`
+	// Network is the difference of the network in words, unless one path was asked for.
+	Network []string `json:"network"`
 }
 
 // FileDiff is one path's difference.

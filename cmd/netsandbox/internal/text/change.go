@@ -193,7 +193,7 @@ func (b *page) blockers(bs []change.Blocker) {
 func alike(a, b change.Blocker) bool { return a.Reason == b.Reason && a.Fix == b.Fix }
 
 func (b *page) diff(d report.Diff) {
-	if len(d.Files) == 0 {
+	if len(d.Files)+len(d.Network) == 0 {
 		b.line("%s: nothing differs from the host", d.Name)
 		return
 	}
@@ -203,4 +203,5 @@ func (b *page) diff(d report.Diff) {
 			b.WriteByte('\n')
 		}
 	}
+	b.list("Network", d.Network)
 }

@@ -100,6 +100,7 @@ var documents = map[string]any{
 	"changes-kinds":   report.Changes{Name: "edge", Changes: kinds},
 	"changes-none":    report.Changes{Name: "edge"},
 	"diff":            report.Diff{Name: "edge", Files: []report.FileDiff{{Path: "/etc/x", Text: "--- /etc/x\n+++ /etc/x\n@@ -1 +1 @@\n-a\n+\tb\x1b[2J\n"}, {Path: "/etc/y", Text: "/etc/y: mode 0644 -> 0600"}}},
+	"diff-network":    report.Diff{Name: "edge", Network: routes},
 	"diff-none":       report.Diff{Name: "edge"},
 	"check":           report.Check{Name: "edge", From: states.Exercised, To: states.Checked, OK: true, Circuits: []report.Circuit{kept}},
 	"check-lost":      report.Check{Name: "edge", From: states.Exercised, To: states.Exercised, Circuits: []report.Circuit{lost, kept}, Refusals: []guards.Refusal{refusal}},
