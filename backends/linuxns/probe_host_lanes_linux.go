@@ -1,6 +1,8 @@
 package linuxns
 
 import (
+	"slices"
+
 	"github.com/netsandbox/netsandbox/backends"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 )
@@ -9,8 +11,16 @@ import (
 // a protocol number that lanes would have. They evade it; only a rule before which
 // none can be made leaves no way round.
 func laneNumbers(h *hostNet) (backends.Finding, error) {
+	conflicts := h.conflicts
+	if seen, err := h.firewall(); err == nil { // why not is said where it is asked about
+		marks := make([]lanes.Mark, len(seen.Marks))
+		for i, m := range seen.Marks {
+			marks[i] = lanes.Mark(m)
+		}
+		conflicts = slices.Concat(conflicts, lanes.MarkConflicts(marks))
+	}
 	var evaded, barred []string
-	for _, c := range h.conflicts {
+	for _, c := range conflicts {
 		line := c.Subject + ": " + c.Reason
 		switch {
 		case c.Kind == lanes.ConflictReversePath:

@@ -67,6 +67,10 @@ func TestDoctorOnAnUnusualNetwork(t *testing.T) {
 			"a rule before the place of lanes", "ip rule add pref 9 to 203.0.113.0/24 lookup 77",
 			"lane numbers", "ok", "rules of lanes go before it",
 		},
+		{
+			"a packet filter with a mark of lanes", "nft add table ip m; nft add chain ip m out '{ type route hook output priority -150; }'; nft add rule ip m out tcp dport 80 meta mark set 0x5b000001",
+			"lane numbers", "ok", "mark 0x5b000001/0xffffffff of the packet filter: it is in the range of lanes",
+		},
 		{"a table of lanes", "ip rule add pref 7000 lookup 1526726656", "lane numbers", "ok", "its table is in the range"},
 		{"a protocol like ours", "ip rule add pref 7000 lookup 77 protocol 91", "lane numbers", "ok", "is left alone"},
 		{
