@@ -104,37 +104,30 @@ func (t *Twin) shift() rtnl.Shift {
 	return rtnl.Shift{Base: t.opt.IDShift, Size: math.MaxInt32} // 2^32−1 is nobody
 }
 
-// describe puts everything but nftables into words.
+// describe puts everything but packet filters into words.
 func (n *network) describe(s snapshot) {
 	for _, l := range n.links {
 		s.add(KindLink, l.Name, linkText(l, n))
 	}
-	for _, m := range n.addresses {
-		key, rest := rtnl.AddressKey(m, n.name)
-		s.add(KindAddress, key, rest)
-	}
-	for _, m := range n.labels {
-		key, rest := rtnl.LabelKey(m, n.name)
-		s.add(KindLabel, key, rest)
-	}
-	for _, m := range n.nexthops {
-		key, rest := rtnl.NexthopKey(m, n.name)
-		s.add(KindNexthop, key, rest)
-	}
-	for _, m := range n.routes {
-		key, rest := rtnl.RouteKey(m, n.name)
-		s.add(KindRoute, key, rest)
+	for _, d := range []struct {
+		kind Kind
+		msgs [][]byte
+		key  func([]byte, rtnl.Names) (key, rest string)
+	}{
+		{KindAddress, n.addresses, rtnl.AddressKey},
+		{KindLabel, n.labels, rtnl.LabelKey},
+		{KindNexthop, n.nexthops, rtnl.NexthopKey},
+		{KindRoute, n.routes, rtnl.RouteKey},
+		{KindNeighbor, n.neighbors, rtnl.NeighborKey},
+		{KindQdisc, n.qdiscs, rtnl.QdiscKey},
+	} {
+		for _, m := range d.msgs {
+			key, rest := d.key(m, n.name)
+			s.add(d.kind, key, rest)
+		}
 	}
 	for _, m := range n.rules {
 		s.add(KindRule, rtnl.RuleText(m), "")
-	}
-	for _, m := range n.neighbors {
-		key, rest := rtnl.NeighborKey(m, n.name)
-		s.add(KindNeighbor, key, rest)
-	}
-	for _, m := range n.qdiscs {
-		key, rest := rtnl.QdiscKey(m, n.name)
-		s.add(KindQdisc, key, rest)
 	}
 	for _, m := range n.policies {
 		key, rest := rtnl.PolicyKey(m)
@@ -145,10 +138,9 @@ func (n *network) describe(s snapshot) {
 		s.add(KindIPsec, key, rest)
 	}
 	for k, v := range n.sysctls {
-		if n.follows(k, v) {
-			continue
+		if !n.follows(k, v) {
+			s.add(KindSysctl, dotted(k), v)
 		}
-		s.add(KindSysctl, dotted(k), v)
 	}
 }
 
