@@ -15,9 +15,8 @@ import (
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
 
-// routes that a candidate may have, and what the server then sees.
+// routes that candidates may have, ten of them, and what the server then sees.
 var candidates = []struct{ change, want string }{
-	{"", "one 192.0.2.2\none 2001:db8:1::2"},
 	{"ip route replace default via 192.0.2.254\nip -6 route replace default via 2001:db8:1::fe", "three 192.0.2.2\nthree 2001:db8:1::2"},
 	{"ip route replace default via 198.51.100.1\nip -6 route replace default via 2001:db8:2::1", "two 198.51.100.2\ntwo 2001:db8:2::2"},
 	{
@@ -25,18 +24,24 @@ var candidates = []struct{ change, want string }{
 		"three 192.0.2.2\ntwo 2001:db8:2::2",
 	},
 	{"ip rule add pref 9 lookup 9\nip route add default via 198.51.100.1 table 9", "two 198.51.100.2\none 2001:db8:1::2"},
+	{"ip route replace default via 192.0.2.254", "three 192.0.2.2\none 2001:db8:1::2"},
+	{"ip -6 route replace default via 2001:db8:1::fe", "one 192.0.2.2\nthree 2001:db8:1::2"},
+	{"ip -6 route replace default via 2001:db8:2::1", "one 192.0.2.2\ntwo 2001:db8:2::2"},
+	{"ip route add 203.0.113.0/24 via 198.51.100.1\nip -6 route add 2001:db8:80::/48 via 2001:db8:1::fe", "two 198.51.100.2\nthree 2001:db8:1::2"},
+	{"ip -4 route replace default via inet6 2001:db8:1::fe dev eth0", "three 192.0.2.2\none 2001:db8:1::2"},
+	{"ip route replace default via 192.0.2.254\nip -6 rule add pref 9 dport 80 lookup 9\nip -6 route add default via 2001:db8:1::fe table 9", "three 192.0.2.2\nthree 2001:db8:1::2"},
 }
 
-// TestTenTwinsAtOnce has ten processes hold one each, with five candidates, ask at
-// the same time and be killed. What is left has our tag, and a sweep ends it.
+// TestTenTwinsAtOnce has ten processes hold one each, every one with a candidate of
+// its own, ask at the same time and be killed. What is left has our tag, and a sweep ends it.
 func TestTenTwinsAtOnce(t *testing.T) {
 	l := newLab(t, nstest.NFT, nstest.Tool("ip"), nstest.Tool("iptables"), nstest.Tool("ip6tables"))
 	l.firewalled(t)
 	l.paths(t, "80")
 	before, listed := dump(t, int(l.host.NS().Fd())), l.listing(t)
 	var ten []*held
-	for i := range 10 {
-		ten = append(ten, l.hold(t, candidates[i%len(candidates)].change))
+	for _, c := range candidates {
+		ten = append(ten, l.hold(t, c.change))
 	}
 	for _, h := range ten {
 		h.ready(t)
@@ -47,7 +52,7 @@ func TestTenTwinsAtOnce(t *testing.T) {
 			must(t, err)
 		}
 		for i, h := range ten {
-			want := candidates[i%len(candidates)].want
+			want := candidates[i].want
 			if got := h.line(t) + "\n" + h.line(t); got != want {
 				t.Errorf("twin %d sees %q, want %q", i, got, want)
 			}
@@ -103,9 +108,6 @@ type held struct {
 // hold starts one that makes a change first.
 func (l *testLab) hold(t *testing.T, change string) *held {
 	t.Helper()
-	if change == "" {
-		change = "true"
-	}
 	h := &held{cmd: exec.Command("/proc/self/exe")}
 	h.cmd.Env = append(os.Environ(), holderEnv+"="+change)
 	h.cmd.Stderr = testWriter{t}
