@@ -19,8 +19,14 @@ const (
 	mostMaxSeg  = 32767
 )
 
-// mssOf is the largest segment that the sender of a SYN takes.
-func mssOf(syn header.TCP) int { return int(header.ParseSynOptions(syn.Options(), false).MSS) }
+// mssOf is the largest segment that the sender of a SYN takes. Where the options end
+// is what the frame says; the stack, which would not take such a segment, looks later.
+func mssOf(syn header.TCP) int {
+	if n := int(syn.DataOffset()); n < header.TCPMinimumSize || n > len(syn) {
+		return header.TCPDefaultMSS
+	}
+	return int(header.ParseSynOptions(syn.Options(), false).MSS)
+}
 
 // segment gives a stream the largest segments that the twin's first one announces.
 // A refusal: the host would not send such large ones, by its route or by its link.
