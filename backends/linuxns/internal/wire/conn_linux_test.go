@@ -249,7 +249,7 @@ func TestUnheard(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Close()
-	if _, _, err := a.Recv(&s); err != io.EOF || Unheard(err) {
+	if _, _, err := a.Recv(&s); !errors.Is(err, io.EOF) || Unheard(err) {
 		t.Errorf("it was read: %v", err)
 	}
 }
