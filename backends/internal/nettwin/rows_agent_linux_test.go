@@ -79,32 +79,33 @@ func TestAgentBreaksItsTwin(t *testing.T) {
 	l.mirror(t, Options{Ways: keeper})
 	for _, c := range []struct {
 		name, change, want string
-		lines              []string // of the difference
+		lines              []string   // of the difference
+		met                [2]outcome // how connecting ends, where that is no matter of time
 	}{
 		{"the default routes are deleted", "ip route del default\nip -6 route del default", nowhere, []string{
 			"ip route del default table main via 192.0.2.1", "ip route del inet6 default table main metric 1024 via 2001:db8:1::1",
-		}},
+		}, [2]outcome{unreachable, unreachable}},
 		// The kernel takes IPv6 addresses and every route of a link with it.
 		{"the link is set down", "ip link set eth0 down", nowhere, []string{
 			"ip link set eth0 down", "ip address del 2001:db8:1::2/64 dev eth0", "ip route del default table main via 192.0.2.1",
 			"ip route del 192.0.2.0/24 table main", "ip route del inet6 default table main",
-		}},
+		}, [2]outcome{unreachable, unreachable}},
 		{
 			"the link is set down and all made again",
 			"ip link set eth0 down\nip link set eth0 up\nip -6 addr add 2001:db8:1::2/64 dev eth0 nodad\nip route add default via 192.0.2.1\nip -6 route add default via 2001:db8:1::1",
-			viaGW1, nil,
+			viaGW1, nil, [2]outcome{answered, answered},
 		},
 		{"the addresses are flushed", "ip addr flush dev eth0", nowhere, []string{
 			"ip address del 192.0.2.2/24 dev eth0", "ip address del 2001:db8:1::2/64 dev eth0", "ip route del default table main via 192.0.2.1",
-		}},
+		}, [2]outcome{unreachable, silence}},
 		{"a rule swallows all", "ip rule add pref 9 blackhole\nip -6 rule add pref 9 blackhole", nowhere, []string{
 			"ip rule add pref 9 from all blackhole", "ip rule add inet6 pref 9 from all blackhole",
-		}},
+		}, [2]outcome{"dial tcp 203.0.113.80:80: connect: invalid argument", "dial tcp [2001:db8:80::80]:80: connect: invalid argument"}},
 		{"a route swallows all", "ip route replace blackhole default\nip -6 route add unreachable default metric 1", nowhere, []string{
 			"ip route replace default table main blackhole", "ip route add inet6 default table main metric 1 unreachable",
-		}},
-		{"the gateway is nobody", "ip route replace default via 192.0.2.77\nip -6 route replace default via 2001:db8:1::77", nowhere, nil},
-		{"another gateway", "ip route replace default via 192.0.2.254\nip -6 route replace default via 2001:db8:1::fe", strings.ReplaceAll(viaGW1, "one", "three"), nil},
+		}, [2]outcome{"dial tcp 203.0.113.80:80: connect: invalid argument", unreachable}},
+		{"the gateway is nobody", "ip route replace default via 192.0.2.77\nip -6 route replace default via 2001:db8:1::77", nowhere, nil, [2]outcome{}},
+		{"another gateway", "ip route replace default via 192.0.2.254\nip -6 route replace default via 2001:db8:1::fe", strings.ReplaceAll(viaGW1, "one", "three"), nil, [2]outcome{answered, answered}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			must(t, l.twin.Reset(t.Context()))
@@ -116,6 +117,9 @@ func TestAgentBreaksItsTwin(t *testing.T) {
 			}
 			if got := outlook(t, l.host); got != viaGW1 {
 				t.Errorf("the host gets %s, want %s", got, viaGW1)
+			}
+			if got := meets(l.inside, c.met); c.met[0] != "" && got != c.met {
+				t.Errorf("the twin meets %q, want %q", got, c.met)
 			}
 			lines := strings.Join(l.lines(t), "\n")
 			for _, want := range c.lines {
