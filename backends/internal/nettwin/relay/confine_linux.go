@@ -63,10 +63,9 @@ func emptyRoot() error {
 	return unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// dropCapabilities keeps CAP_NET_RAW, by which a socket is bound to an interface
-// (kernels before 5.7) and marked (5.17 and later) and echo requests are sent where
-// the host has no ping sockets, and nothing else: not even the right to change the
-// network the process lives in. The filter of system calls takes from it what it
+// dropCapabilities keeps CAP_NET_RAW, by which a socket is marked (5.17 and later)
+// and echo requests are sent where the host has no ping sockets, and nothing else:
+// not even the right to change the network the process lives in. The filter of system calls takes from it what it
 // would give beyond that.
 func dropCapabilities() error {
 	const keep = 1 << unix.CAP_NET_RAW

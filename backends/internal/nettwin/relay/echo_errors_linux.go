@@ -105,7 +105,7 @@ func (l *lane) passOn(quote []byte, e *event) {
 	c := complaint{from: e.from, typ: e.about.Type, code: e.about.Code, word: e.about.Info}
 	// The host complains itself about a neighbour that does not answer. In the twin
 	// its address is the twin's own, and from there nothing is believed.
-	if l.relay.local(e.from) {
+	if l.relay.host.local(e.from) {
 		c.from = netip.Addr{}
 	}
 	if quote[0]>>4 == 4 && c.typ == parameterProblem4 {

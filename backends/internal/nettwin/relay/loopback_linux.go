@@ -73,7 +73,7 @@ func (r *Relay) admit(p *passage) error {
 	if r.cut || !a.IsValid() || a.IsUnspecified() || a.Is4In6() || a.IsMulticast() || p.to.Port() == 0 {
 		return errFenced
 	}
-	p.foreign = !r.local(a)
+	p.foreign = !r.host.local(a)
 	switch {
 	case !p.foreign && p.kind != DivertedStreams && p.kind != DivertedDatagrams:
 		if !r.allow.Load().allows(p.to) {

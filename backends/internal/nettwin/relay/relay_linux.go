@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,9 +150,6 @@ func (r *Relay) lane(nic tcpip.NICID) *lane {
 
 // limit remembers something that the twin could not do as the host would.
 func (r *Relay) limit(l *way.Limit) { r.limits.add(*l) }
-
-// local reports whether an address is one of the host's own.
-func (r *Relay) local(addr netip.Addr) bool { return r.host.local(addr) }
 
 // Counts returns what was seen so far.
 func (r *Relay) Counts() Counts {
