@@ -7,6 +7,8 @@
 // that made it, survives "nft flush ruleset" by anybody else, refuses their edits
 // and vanishes when the socket closes. Libraries send table flags of their own
 // choosing and keep their socket to themselves, so the batch is built here.
+// Beside the captures of the loopback relay it keeps the inside from filling the
+// kernel's neighbour tables, which all namespaces share.
 //
 // A ruleset is copied as the kernel dumps it: text loses the order of what it
 // lists, and a library the expressions that it does not know. What the kernel

@@ -9,10 +9,10 @@ import (
 // family and all namespaces of a machine, with room for 1024 entries that nobody
 // made permanent (gc_thresh3), and an entry that was answered cannot be thrown out
 // before it is stale: after 15 to 45 s (base_reachable_time), and 5 s more. So
-// twice MaxNeighbors of them is the most that one twin holds against all others.
+// MaxNeighbors of them is the most that one twin holds against all others.
 const (
 	MaxNeighbors = 128 // of each family
-	NeighborTime = 30 * time.Second
+	NeighborTime = time.Minute
 )
 
 // Crowded is met where something was dropped because its next hop was one too many.
