@@ -232,7 +232,7 @@ func FuzzDecode(f *testing.F) {
 		raw := &Raw{tables: []*rawTable{tab}}
 		raw.Facts()
 		tab.steps(map[int]int{0: 1, 9: 2})
-		ruleText(list)
+		ruleText(family, list)
 		var r reading
 		r.table(tab)
 	})

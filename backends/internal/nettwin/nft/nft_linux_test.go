@@ -67,6 +67,32 @@ func read(t *testing.T, n *netlab.Node, skip *Table) []Item {
 	return items
 }
 
+// TestRulesAreReadable: a person finds in a difference what nft(8) was told.
+func TestRulesAreReadable(t *testing.T) {
+	n := loaded(t)
+	nft(t, n, "add table inet g")
+	nft(t, n, "add chain inet g out { type filter hook output priority 0; policy drop; }")
+	nft(t, n, "add table arp a")
+	nft(t, n, "add chain arp a out { type filter hook output priority 0; }")
+	nft(t, n, "add rule arp a out @nh,96,32 1 drop")
+	for rule, want := range map[string]string{
+		"ip daddr 203.0.113.80 tcp dport 443 accept": "nfproto == ipv4 ip daddr == 203.0.113.80 l4proto == tcp dport == 443 accept",
+		"ip6 saddr 2001:db8::1 udp sport 53 drop":    "nfproto == ipv6 ip6 saddr == 2001:db8::1 l4proto == udp sport == 53 drop",
+		"ip daddr != 10.0.0.0/8 drop":                "nfproto == ipv4 @network,16,1 != 10 drop",
+	} {
+		nft(t, n, "add rule inet g out "+rule)
+		if got := render(read(t, n, nil)); !strings.Contains(got, want) {
+			t.Errorf("%s: no %q in\n%s", rule, want, got)
+		}
+	}
+	got := render(read(t, n, nil))
+	for _, want := range []string{"hook output priority 0 policy drop { 3 rules ", "hook postrouting priority 100 policy accept { 1 rule ", "@network,12,4 == 0x00000001 drop"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
 // TestReadingIsStable moves counters, fills a dynamic set and lets time pass.
 func TestReadingIsStable(t *testing.T) {
 	n := loaded(t)

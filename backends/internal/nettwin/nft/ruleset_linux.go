@@ -109,7 +109,7 @@ func (r *reading) chain(t *rawTable, o object) {
 	key := t.String() + " " + name
 	h := sha256.New()
 	for _, rule := range t.rules[name] {
-		text, sum := ruleText(rtnl.Find(rule.attrs, unix.NFTA_RULE_EXPRESSIONS))
+		text, sum := ruleText(t.family, rtnl.Find(rule.attrs, unix.NFTA_RULE_EXPRESSIONS))
 		if u := rtnl.Find(rule.attrs, unix.NFTA_RULE_USERDATA); len(u) > 0 {
 			text += comment(u)
 		}
@@ -118,8 +118,8 @@ func (r *reading) chain(t *rawTable, o object) {
 	}
 	var w []string
 	if hook := o.nest(unix.NFTA_CHAIN_HOOK); hook.attrs != nil {
-		w = append(w, fmt.Sprintf("type %s hook %d priority %d", o.str(unix.NFTA_CHAIN_TYPE),
-			hook.num(unix.NFTA_HOOK_HOOKNUM), int32(hook.num(unix.NFTA_HOOK_PRIORITY))))
+		w = append(w, fmt.Sprintf("type %s hook %s priority %d", o.str(unix.NFTA_CHAIN_TYPE),
+			hookName(t.family, hook.num(unix.NFTA_HOOK_HOOKNUM)), int32(hook.num(unix.NFTA_HOOK_PRIORITY))))
 		for _, d := range devices(hook) {
 			w = append(w, "device "+d)
 		}
@@ -128,7 +128,11 @@ func (r *reading) chain(t *rawTable, o object) {
 	if f := o.num(chainFlags); f > 1 { // 1 is "a base chain"
 		w = append(w, fmt.Sprintf("flags %#x", f))
 	}
-	w = append(w, fmt.Sprintf("{ %d rules #%.4x }", len(t.rules[name]), h.Sum(nil)))
+	many := "rules"
+	if len(t.rules[name]) == 1 {
+		many = "rule"
+	}
+	w = append(w, fmt.Sprintf("{ %d %s #%.4x }", len(t.rules[name]), many, h.Sum(nil)))
 	r.add("chain "+key, strings.Join(w, " "))
 }
 

@@ -53,13 +53,14 @@ func verdictName(v uint32) string {
 // ruleText renders a rule expression by expression, as the kernel holds it. It
 // is no text that nft(8) reads back, but it names what a person looks for:
 // fields, sets, matches and verdicts. The digest covers what the text leaves out.
-func ruleText(list []byte) (text, sum string) {
+func ruleText(family byte, list []byte) (text, sum string) {
 	var words, sums []string
+	of := "" // what was loaded last
 	for e := range rtnl.Attrs(list) {
 		name, _, _ := strings.Cut(string(rtnl.Find(e.Value, unix.NFTA_EXPR_NAME)), "\x00")
 		o := object{attrs: rtnl.Find(e.Value, unix.NFTA_EXPR_DATA)}
-		t := exprText(name, o)
-		words = append(words, t)
+		t := exprText(family, name, o, of)
+		words, of = append(words, t), t
 		switch name {
 		case "counter", "last", "quota": // hold what was counted
 			sums = append(sums, t)
@@ -78,7 +79,7 @@ var (
 	}
 )
 
-func exprText(name string, o object) string {
+func exprText(family byte, name string, o object, of string) string {
 	switch name {
 	case "counter", "last":
 		return name
@@ -88,10 +89,10 @@ func exprText(name string, o object) string {
 		return immediateText(object{attrs: rtnl.Find(o.attrs, unix.NFTA_IMMEDIATE_DATA)})
 	case "cmp":
 		data := object{attrs: rtnl.Find(o.attrs, unix.NFTA_CMP_DATA)}
-		return word(cmpOps, o.num(unix.NFTA_CMP_OP)) + " " + valueText(rtnl.Find(data.attrs, unix.NFTA_DATA_VALUE))
+		return word(cmpOps, o.num(unix.NFTA_CMP_OP)) + " " + fieldValue(of, rtnl.Find(data.attrs, unix.NFTA_DATA_VALUE))
 	case "payload":
-		return fmt.Sprintf("@%s,%d,%d", word(payloadBase, o.num(unix.NFTA_PAYLOAD_BASE)), o.num(unix.NFTA_PAYLOAD_OFFSET), o.num(unix.NFTA_PAYLOAD_LEN)) +
-			written(o, unix.NFTA_PAYLOAD_SREG)
+		f := field{o.num(unix.NFTA_PAYLOAD_BASE), o.num(unix.NFTA_PAYLOAD_OFFSET), o.num(unix.NFTA_PAYLOAD_LEN)}
+		return fieldName(family, f) + written(o, unix.NFTA_PAYLOAD_SREG)
 	case "meta":
 		key := o.num(unix.NFTA_META_KEY)
 		if k := metaKeys[key]; k != "" {
