@@ -81,6 +81,10 @@ func (l *lane) fail(quote []byte, err error) bool {
 		l.refuse(quote, r)
 		return true
 	}
+	if reason := scarce(err); reason != "" {
+		l.refuse(quote, l.blocked(way.Limit{Kind: way.Load, Subject: destination(quote), Reason: reason}))
+		return true
+	}
 	l.relay.counts.refused.Add(1)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		// The twin's copy of the host's rules let it out. The host's own did not:
@@ -92,6 +96,19 @@ func (l *lane) fail(quote []byte, err error) bool {
 		l.unreachable(quote, why)
 	}
 	return ok
+}
+
+// scarce names what was used up when a socket was to be made or connected; "" when
+// the error is another. The twin has ports and descriptors of its own; the host's,
+// and those of the one process that the relay is, may be used up before.
+func scarce(err error) string {
+	switch {
+	case errors.Is(err, unix.EADDRNOTAVAIL): // the source is the host's: it was bound
+		return "the host has no free port left for connections there"
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		return "no socket can be opened for it: " + plain(err).Error()
+	}
+	return ""
 }
 
 // destination is where a quoted packet went.
