@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
 // say sends a word and expects it back.
@@ -133,7 +136,10 @@ func TestThousandOnAWay(t *testing.T) {
 		}
 		c.Close()
 	}
-	if ls := l.limits(t); len(ls) != 0 {
+	// Handshakes beyond those that may be under way at once are asked for again, and
+	// it is said that they were.
+	ls := slices.DeleteFunc(l.limits(t), func(m way.Limit) bool { return m.Kind == way.Load && m.Subject == "streams" })
+	if len(ls) != 0 {
 		t.Errorf("limits: %v", ls)
 	}
 	eventually(t, "the host holds nothing for streams that ended", func() bool { return l.keeper.open() == 0 })
