@@ -32,3 +32,21 @@ func TestHostHasNoPortLeft(t *testing.T) {
 	}
 	l.wantOnly(t, way.Load, servers[0])
 }
+
+// TestHostHasNoPortLeftForItself is that for a service of the host, to which the
+// twin's own kernel completes the handshake.
+func TestHostHasNoPortLeftForItself(t *testing.T) {
+	l := newWaysLab(t)
+	ln, err := l.host.Listen("tcp", "127.0.0.1:8080")
+	must(t, err)
+	defer ln.Close()
+	l.mirror(t, Options{Ways: l.keeper, Relay: []uint16{8080}})
+	must(t, l.host.Sysctl("ipv4/ip_local_port_range", "40000 40001"))
+	for range 3 {
+		c, err := l.inside.Dial(within(t, 3*time.Second), "tcp", "127.0.0.1:8080")
+		must(t, err)
+		defer c.Close()
+	}
+	eventually(t, "the third connection has met a limit", func() bool { return len(l.limits(t)) > 0 })
+	l.wantOnly(t, way.Load, "127.0.0.1:8080")
+}

@@ -148,6 +148,9 @@ func (p passage) limit(reason string) *way.Limit {
 // handshake because somebody listens on the host; so a flow to a foreign address
 // did not get there.
 func (p passage) unanswered(err error) error {
+	if reason := scarce(err); reason != "" {
+		return &way.Limit{Kind: way.Load, Subject: p.to.String(), Reason: reason}
+	}
 	if !p.foreign {
 		return err
 	}
