@@ -55,7 +55,7 @@ func (l *testLab) survived(t *testing.T, other *testLab, host string) {
 		t.Errorf("peak memory of the relay %d MB, want at most %d", n>>20, hostileBound>>20)
 	}
 	if n := peak(t, other.twin.Status().Relay); n > relayBound {
-		t.Errorf("peak memory of the relay beside %d MB, want at most %d", n>>20, relayBound>>20)
+		t.Errorf("peak memory of the relay beside %d MB, want at most %d", n/1e6, relayBound/1_000_000)
 	}
 	if got := dump(t, int(l.host.NS().Fd())); got != host {
 		t.Errorf("the host is\n%s\nbefore it was\n%s", got, host)

@@ -90,7 +90,7 @@ func peak(t testing.TB, pid int) int {
 
 // relayBound is the most memory that a relay may ever have resident while it
 // carries ordinary load, however many streams that is.
-const relayBound = 130 << 20
+const relayBound = 130_000_000
 
 // inBounds looks at a relay after load.
 func (l *testLab) inBounds(t testing.TB) {
