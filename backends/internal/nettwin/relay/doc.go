@@ -36,6 +36,6 @@
 // allow-list. It has no right to change the host's routing itself; the process
 // that has ([Spawn]) takes its word for nothing.
 //
-// The twin itself (links, routes, rules, the nft table) is made in the package
+// The twin itself (links, routes, rules, packet filters) is made in the package
 // above; nothing here touches it.
 package relay

@@ -67,72 +67,83 @@ const (
 	enosys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
+func stmt(code uint16, k uint32) unix.SockFilter { return unix.SockFilter{Code: code, K: k} }
+
+func jump(code uint16, k uint32, t, f uint8) unix.SockFilter {
+	return unix.SockFilter{Code: code, K: k, Jt: t, Jf: f}
+}
+
 func filter() []unix.SockFilter {
-	st := func(code uint16, k uint32) unix.SockFilter { return unix.SockFilter{Code: code, K: k} }
-	jump := func(code uint16, k uint32, t, f uint8) unix.SockFilter {
-		return unix.SockFilter{Code: code, K: k, Jt: t, Jf: f}
-	}
 	p := []unix.SockFilter{
-		st(bpfLoad, dataArch),
+		stmt(bpfLoad, dataArch),
 		jump(bpfEqual, auditArch, 1, 0),
-		st(bpfRet, unix.SECCOMP_RET_KILL_PROCESS),
-		st(bpfLoad, dataNr),
+		stmt(bpfRet, unix.SECCOMP_RET_KILL_PROCESS),
+		stmt(bpfLoad, dataNr),
 		jump(bpfAtLst, foreignABI, 0, 1),
-		st(bpfRet, enosys),
+		stmt(bpfRet, enosys),
 		jump(bpfEqual, unix.SYS_CLONE3, 0, 1),
-		st(bpfRet, enosys),
+		stmt(bpfRet, enosys),
 	}
 	for _, nr := range denied {
-		p = append(p, jump(bpfEqual, nr, 0, 1), st(bpfRet, eperm))
+		p = append(p, jump(bpfEqual, nr, 0, 1), stmt(bpfRet, eperm))
 	}
-	// when is what decides a system call by its arguments: every way through it ends.
-	when := func(nr uint32, body ...unix.SockFilter) {
-		p = append(append(p, jump(bpfEqual, nr, 0, uint8(len(body)))), body...)
+	for _, when := range []struct {
+		nr   uint32
+		body []unix.SockFilter
+	}{
+		{unix.SYS_SOCKET, internetOnly},
+		{unix.SYS_SETSOCKOPT, hostsPackets},
+		{unix.SYS_CLONE, threadsOnly},
+	} {
+		p = append(append(p, jump(bpfEqual, when.nr, 0, uint8(len(when.body)))), when.body...)
 	}
+	return append(p, stmt(bpfRet, allow))
+}
+
+// What decides a system call by its arguments: every way through it ends.
+var (
 	// The Internet only. The host's abstract sockets live in this network namespace,
 	// and netlink could change it. Streams and datagrams, and raw for ICMP alone: with
 	// CAP_NET_RAW a raw socket of another protocol forges packets of the host, and
 	// SOCK_PACKET is AF_PACKET under the name of AF_INET.
-	when(unix.SYS_SOCKET,
-		st(bpfLoad, dataArg0),
+	internetOnly = []unix.SockFilter{
+		stmt(bpfLoad, dataArg0),
 		jump(bpfEqual, unix.AF_INET, 1, 0),
 		jump(bpfEqual, unix.AF_INET6, 0, 9),
-		st(bpfLoad, dataArg1),
-		st(bpfMask, sockTypeMask),
+		stmt(bpfLoad, dataArg1),
+		stmt(bpfMask, sockTypeMask),
 		jump(bpfEqual, unix.SOCK_STREAM, 5, 0),
 		jump(bpfEqual, unix.SOCK_DGRAM, 4, 0),
 		jump(bpfEqual, unix.SOCK_RAW, 0, 4),
-		st(bpfLoad, dataArg2),
+		stmt(bpfLoad, dataArg2),
 		jump(bpfEqual, unix.IPPROTO_ICMP, 1, 0),
 		jump(bpfEqual, unix.IPPROTO_ICMPV6, 0, 1),
-		st(bpfRet, allow),
-		st(bpfRet, eperm),
-	)
+		stmt(bpfRet, allow),
+		stmt(bpfRet, eperm),
+	}
 	// No headers of its own making: they would say any protocol. And no sources that
 	// are not the host's, which CAP_NET_RAW gives to any socket: the process that
 	// opens the transparent ones hands them over.
-	when(unix.SYS_SETSOCKOPT,
-		st(bpfLoad, dataArg1),
+	hostsPackets = []unix.SockFilter{
+		stmt(bpfLoad, dataArg1),
 		jump(bpfEqual, unix.SOL_IP, 0, 3),
-		st(bpfLoad, dataArg2),
+		stmt(bpfLoad, dataArg2),
 		jump(bpfEqual, unix.IP_HDRINCL, 5, 0),
 		jump(bpfEqual, unix.IP_TRANSPARENT, 4, 5),
 		jump(bpfEqual, unix.SOL_IPV6, 0, 4),
-		st(bpfLoad, dataArg2),
+		stmt(bpfLoad, dataArg2),
 		jump(bpfEqual, unix.IPV6_HDRINCL, 1, 0),
 		jump(bpfEqual, unix.IPV6_TRANSPARENT, 0, 1),
-		st(bpfRet, eperm),
-		st(bpfRet, allow),
-	)
-	// Threads only.
-	when(unix.SYS_CLONE,
-		st(bpfLoad, dataArg0),
+		stmt(bpfRet, eperm),
+		stmt(bpfRet, allow),
+	}
+	threadsOnly = []unix.SockFilter{
+		stmt(bpfLoad, dataArg0),
 		jump(bpfAnd, unix.CLONE_THREAD, 1, 0),
-		st(bpfRet, eperm),
-		st(bpfRet, allow),
-	)
-	return append(p, st(bpfRet, allow))
-}
+		stmt(bpfRet, eperm),
+		stmt(bpfRet, allow),
+	}
+)
 
 func denySyscalls() error {
 	f := filter()
