@@ -36,7 +36,7 @@ func (w *Workflow) Check(ctx context.Context, name string, o CheckOptions) (repo
 		}
 		// The table's own no comes before any canary runs.
 		var refused *RefusedError
-		if _, _, err := decide(ctx, guards.Facts{Env: name, State: p.env.State}, states.Check); errors.As(err, &refused) && refused.Refusals[0].Guard == "table" {
+		if _, _, err := decide(ctx, guards.Facts{Env: name, State: p.env.State}, states.Check); errors.As(err, &refused) && refused.Refusals[0].Guard == tableGuard {
 			return err
 		}
 		doc, err = w.check(ctx, &p, o)

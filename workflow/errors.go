@@ -48,6 +48,9 @@ func (e *RefusedError) Error() string {
 	reasons := make([]string, len(e.Refusals))
 	for i, r := range e.Refusals {
 		reasons[i] = r.String()
+		if r.Guard == tableGuard {
+			reasons[i] = r.Reason
+		}
 	}
 	return fmt.Sprintf("%s: cannot %s from %s: %s", e.Env, e.On, e.From, strings.Join(reasons, "; "))
 }

@@ -58,22 +58,25 @@ func decide(ctx context.Context, f guards.Facts, on states.Trigger) (states.Stat
 	return st.(states.State), refusals, nil
 }
 
+// tableGuard stands for the table where a refusal names its guard.
+const tableGuard = "table"
+
 // impossible is the refusal of the table itself.
 func impossible(f guards.Facts, on states.Trigger) error {
-	r := guards.Refusal{Guard: "table", Reason: fmt.Sprintf("%s does not lead anywhere from %s", on, f.State), Fix: "netsandbox status " + f.Env}
+	r := guards.Refusal{Guard: tableGuard, Reason: fmt.Sprintf("%s does not lead anywhere from %s", on, f.State), Fix: "netsandbox status " + f.Env}
 	switch {
 	case f.State == states.Trial:
 		r.Reason, r.Fix = "a trial is on the host", "netsandbox recover"
 	case on == states.Plan && f.State == states.Authorized:
-		r.Fix = "netsandbox revoke " + f.Env
+		r.Reason, r.Fix = "its plan is authorized", "netsandbox revoke "+f.Env
 	case on == states.Plan || on == states.Authorize || on == states.Try:
 		if next, ok := states.Next(f.State); ok {
-			r.Fix = command(next, f)
+			r.Reason, r.Fix = "next is "+verb(next), command(next, f)
 		} else {
-			r.Fix = fmt.Sprintf("netsandbox exec %s -- COMMAND", f.Env)
+			r.Reason, r.Fix = "next is a change", fmt.Sprintf("netsandbox exec %s -- COMMAND", f.Env)
 		}
 	case on == states.Check:
-		r.Fix = fmt.Sprintf("netsandbox exec %s -- COMMAND", f.Env)
+		r.Reason, r.Fix = "next is a change", fmt.Sprintf("netsandbox exec %s -- COMMAND", f.Env)
 	}
 	return &RefusedError{Env: f.Env, From: f.State, On: on, Refusals: []guards.Refusal{r}}
 }

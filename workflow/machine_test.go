@@ -20,14 +20,14 @@ func TestDecideSaysTheWayOut(t *testing.T) {
 		reason string
 		fix    string
 	}{
-		{"nothing was changed yet", states.Created, states.Plan, "plan does not lead anywhere from created", "netsandbox exec web -- COMMAND"},
-		{"not checked yet", states.Exercised, states.Plan, "plan does not lead anywhere from exercised", "netsandbox check web"},
-		{"not planned yet", states.Checked, states.Authorize, "authorize does not lead anywhere from checked", "netsandbox plan web"},
-		{"not authorized yet", states.Planned, states.Try, "trial does not lead anywhere from planned", "netsandbox authorize web --plan DIGEST"},
-		{"authorized already", states.Authorized, states.Authorize, "authorize does not lead anywhere from authorized", "netsandbox apply web --yes"},
-		{"another plan after authority", states.Authorized, states.Plan, "plan does not lead anywhere from authorized", "netsandbox revoke web"},
-		{"committed already", states.Committed, states.Try, "trial does not lead anywhere from committed", "netsandbox exec web -- COMMAND"},
-		{"a check after the commit", states.Committed, states.Check, "check does not lead anywhere from committed", "netsandbox exec web -- COMMAND"},
+		{"nothing was changed yet", states.Created, states.Plan, "next is a change", "netsandbox exec web -- COMMAND"},
+		{"not checked yet", states.Exercised, states.Plan, "next is check", "netsandbox check web"},
+		{"not planned yet", states.Checked, states.Authorize, "next is plan", "netsandbox plan web"},
+		{"not authorized yet", states.Planned, states.Try, "next is authorize", "netsandbox authorize web --plan DIGEST"},
+		{"authorized already", states.Authorized, states.Authorize, "next is apply", "netsandbox apply web --yes"},
+		{"another plan after authority", states.Authorized, states.Plan, "its plan is authorized", "netsandbox revoke web"},
+		{"committed already", states.Committed, states.Try, "next is a change", "netsandbox exec web -- COMMAND"},
+		{"a check after the commit", states.Committed, states.Check, "next is a change", "netsandbox exec web -- COMMAND"},
 		{"nothing to revoke", states.Planned, states.Revoke, "revoke does not lead anywhere from planned", "netsandbox status web"},
 		{"exec during a trial", states.Trial, states.Exec, "a trial is on the host", "netsandbox recover"},
 		{"reset during a trial", states.Trial, states.Reset, "a trial is on the host", "netsandbox recover"},
