@@ -68,7 +68,8 @@ func strayProcesses(string) []backends.Finding {
 				why = "keeps an environment that was deleted"
 			}
 		case initd.Argv0, relay.Argv0:
-			if argv0(parent(pid)) != client.HolderArgv0 {
+			// Whoever ran it from the same file holds it, under whatever name.
+			if p := parent(pid); argv0(p) != client.HolderArgv0 && program(p) != program(pid) {
 				why = "outlived its holder"
 			}
 		case builder.LayerArgv0, deadfs.Argv0:
