@@ -1,14 +1,11 @@
 package nettwin
 
 import (
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
@@ -17,7 +14,7 @@ import (
 // user of that number in a view, whose ids are others of the machine, and no
 // other one. Each kind of table has its own rule.
 func TestOwnersInsideAreThoseOfTheHost(t *testing.T) {
-	nstest.Require(t, nstest.UserNS, nstest.Tool("nsenter"), nstest.Tool("sleep"), nstest.Tool("bash"))
+	nstest.Require(t, nstest.UserNS, nstest.Tool("nsenter"), nstest.Tool("bash"))
 	const open = "exec 3<>/dev/tcp/203.0.113.80/80 && head -c 9 <&3"
 	for name, rules := range map[string]string{
 		"nft":      "table inet o {\nchain out {\ntype filter hook output priority 0;\nmeta skuid 1000 tcp dport 80 reject with tcp reset\n}\n}\n",
@@ -26,22 +23,13 @@ func TestOwnersInsideAreThoseOfTheHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := firewalled(t, rules)
-			ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1 << 31, Size: 1<<31 - 1}}
-			cmd := exec.Command("sleep", "infinity")
-			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET, UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{}}
-			must(t, cmd.Start())
-			t.Cleanup(func() {
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait() // it was killed
-			})
-			pid := strconv.Itoa(cmd.Process.Pid)
-			ns, err := os.Open("/proc/" + pid + "/ns/net")
-			must(t, err)
-			defer ns.Close()
+			ns, process := nstest.Shifted(t)
+			pid := strconv.Itoa(process)
+			var err error
 			l.inside, err = l.Hold("inside", int(ns.Fd()))
 			must(t, err)
 			must(t, l.host.Do(func() (err error) {
-				l.twin, err = Mirror(t.Context(), int(ns.Fd()), Options{IDShift: 1 << 31, Stderr: testWriter{t}})
+				l.twin, err = Mirror(t.Context(), int(ns.Fd()), Options{IDShift: nstest.Shift, Stderr: testWriter{t}})
 				return err
 			}))
 			twin := l.twin

@@ -1,14 +1,10 @@
 package nettwin
 
 import (
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/netsandbox/netsandbox/backends/nstest"
 )
@@ -60,19 +56,12 @@ func TestTwinOfAUserNamespace(t *testing.T) {
 // is the kernel's 2^31. The function runs a command line there as a user of it.
 func (l *testLab) mirrorShifted(t *testing.T, opt Options) func(uid, line string) (string, error) {
 	t.Helper()
-	const shift = 1 << 31
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: shift, Size: 1<<31 - 1}}
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET, UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{}}
-	must(t, cmd.Start())
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	pid := strconv.Itoa(cmd.Process.Pid)
-	ns, err := os.Open("/proc/" + pid + "/ns/net")
-	must(t, err)
-	defer ns.Close()
+	ns, process := nstest.Shifted(t)
+	pid := strconv.Itoa(process)
+	var err error
 	l.inside, err = l.Hold("inside", int(ns.Fd()))
 	must(t, err)
-	opt.IDShift, opt.Stderr = shift, testWriter{t}
+	opt.IDShift, opt.Stderr = nstest.Shift, testWriter{t}
 	must(t, l.host.Do(func() (err error) {
 		l.twin, err = Mirror(t.Context(), int(ns.Fd()), opt)
 		return err

@@ -1,13 +1,11 @@
 package nft
 
 import (
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -136,27 +134,16 @@ func saved(t *testing.T, n *netlab.Node, tool string) string {
 	return volatile.ReplaceAllString(out, "")
 }
 
-// shifted starts a process in a user namespace whose ids are shifted, and in a
-// network namespace that it owns.
+// shifted is a node whose network namespace a user namespace owns, and the number
+// of a process there.
 func shifted(t *testing.T, l *netlab.Lab) (*netlab.Node, string) {
 	t.Helper()
-	nstest.Require(t, nstest.UserNS, nstest.Tool("sleep"), nstest.Tool("nsenter"))
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1 << 31, Size: 1<<31 - 1}}
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET, UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{}}
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
-	pid := strconv.Itoa(cmd.Process.Pid)
-	ns, err := os.Open("/proc/" + pid + "/ns/net")
-	must(t, err)
-	defer ns.Close()
+	nstest.Require(t, nstest.Tool("nsenter"))
+	ns, pid := nstest.Shifted(t)
 	n, err := l.Hold("shifted", int(ns.Fd()))
 	must(t, err)
 	must(t, n.Up("lo"))
-	return n, pid
+	return n, strconv.Itoa(pid)
 }
 
 // TestOwnersAreThoseOfTheNamespace loads rules about uid 1000 into a namespace

@@ -3,9 +3,6 @@ package userns
 import (
 	"errors"
 	"os"
-	"os/exec"
-	"strconv"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,26 +13,14 @@ import (
 
 func TestMain(m *testing.M) { nstest.Main(m) }
 
-// owned is a network namespace that a user namespace of its own has.
-func owned(t *testing.T) *os.File {
-	t.Helper()
-	nstest.Require(t, nstest.Root, nstest.NetNS, nstest.UserNS, nstest.Tool("sleep"))
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1 << 31, Size: 1000}}
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET, UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{}}
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
-	ns, err := os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/net")
-	must(t, err)
-	t.Cleanup(func() { ns.Close() })
+// foreign is a network namespace that a user namespace of its own has.
+func foreign(t *testing.T) *os.File {
+	ns, _ := nstest.Shifted(t)
 	return ns
 }
 
 func TestForeign(t *testing.T) {
-	owner, err := Foreign(int(owned(t).Fd()))
+	owner, err := Foreign(int(foreign(t).Fd()))
 	must(t, err)
 	if owner == nil {
 		t.Fatal("a namespace that a user namespace owns has no owner")
@@ -54,7 +39,7 @@ func TestForeign(t *testing.T) {
 
 // TestCalls looks from here at what calls made over there did.
 func TestCalls(t *testing.T) {
-	ns := owned(t)
+	ns := foreign(t)
 	owner, err := Foreign(int(ns.Fd()))
 	must(t, err)
 	defer owner.Close()

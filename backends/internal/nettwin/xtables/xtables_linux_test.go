@@ -4,13 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -220,26 +218,15 @@ func TestEveryEditIsSeen(t *testing.T) {
 // where that is another uid of the machine.
 func TestOwnersAreThoseOfTheNamespace(t *testing.T) {
 	l, host, _ := pair(t)
-	nstest.Require(t, nstest.UserNS, nstest.Tool("sleep"), nstest.Tool("nsenter"), nstest.Tool("bash"))
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1 << 31, Size: 1<<31 - 1}}
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET, UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{}}
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
-	pid := strconv.Itoa(cmd.Process.Pid)
-	ns, err := os.Open("/proc/" + pid + "/ns/net")
-	must(t, err)
-	defer ns.Close()
+	nstest.Require(t, nstest.Tool("nsenter"), nstest.Tool("bash"))
+	ns, pid := nstest.Shifted(t)
 	twin, err := l.Hold("twin", int(ns.Fd()))
 	must(t, err)
 	must(t, twin.Up("lo"))
 	give(t, host, "iptables-legacy -A OUTPUT -p udp --dport 9 -m owner --uid-owner 1000")
 	load(t, host, twin)
 	for _, id := range []string{"1000", "1001"} {
-		out, err := exec.Command("nsenter", "-t", pid, "-U", "-n", "-S", id, "-G", id, "bash", "-c", "echo > /dev/udp/127.0.0.1/9").CombinedOutput()
+		out, err := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-U", "-n", "-S", id, "-G", id, "bash", "-c", "echo > /dev/udp/127.0.0.1/9").CombinedOutput()
 		if err != nil {
 			t.Fatalf("send as %s: %v: %s", id, err, out)
 		}
