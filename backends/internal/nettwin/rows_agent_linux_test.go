@@ -93,7 +93,8 @@ func TestAgentBreaksItsTwin(t *testing.T) {
 		{
 			"the link is set down and all made again",
 			"ip link set eth0 down\nip link set eth0 up\nip -6 addr add 2001:db8:1::2/64 dev eth0 nodad\nip route add default via 192.0.2.1\nip -6 route add default via 2001:db8:1::1",
-			viaGW1, nil, [2]outcome{answered, answered},
+			viaGW1, nil,
+			[2]outcome{answered, answered},
 		},
 		{"the addresses are flushed", "ip addr flush dev eth0", nowhere, []string{
 			"ip address del 192.0.2.2/24 dev eth0", "ip address del 2001:db8:1::2/64 dev eth0", "ip route del default table main via 192.0.2.1",
