@@ -252,6 +252,9 @@ func (l *testLab) macByARP(t *testing.T, fd int, own []byte, self, to netip.Addr
 	must(t, err)
 	for b := make([]byte, 128); ; {
 		n, _, err := unix.Recvfrom(fd, b, 0)
+		if err == unix.EINTR { // a read with a time limit is not begun again by the kernel
+			continue
+		}
 		must(t, err)
 		if n >= 42 && b[21] == 2 && netip.AddrFrom4([4]byte(b[28:32])) == to {
 			return slices.Clone(b[22:28])

@@ -132,7 +132,7 @@ func TestLinkIsChangedInside(t *testing.T) {
 	_, err = io.ReadFull(old, head)
 	must(t, err)
 	for _, line := range []string{
-		"ip link set eth0 mtu 1280", "ip link set eth0 mtu 9000", "ip link set eth0 address 02:00:00:00:00:42", "ip link set eth0 mtu 1500",
+		"ip link set eth0 mtu 1280", "ip link set eth0 mtu 1400", "ip link set eth0 address 02:00:00:00:00:42", "ip link set eth0 mtu 1500",
 		"ip link set eth0 txqueuelen 10", "ip link set eth0 arp on", "ip link set eth0 allmulticast on",
 	} {
 		l.run(t, line)
