@@ -88,3 +88,19 @@ func TestControlBoundsAnswers(t *testing.T) {
 		t.Errorf("kind %.40q of a limit", l.Kind)
 	}
 }
+
+// TestLastWords are those of a process that somebody took over.
+func TestLastWords(t *testing.T) {
+	var out strings.Builder
+	last := &tail{to: &out}
+	if n, err := last.Write([]byte("panic: \x1b[2J\n\tmain.go:7\n")); n != 23 || err != nil {
+		t.Errorf("%d bytes were taken, %v", n, err)
+	}
+	if want := "panic: \\x1b[2J\n  main.go:7\n"; last.String() != want || out.String() != want {
+		t.Errorf("kept %q and passed on %q, want %q", last.String(), out.String(), want)
+	}
+	last.Write([]byte(strings.Repeat("x", 1<<20)))
+	if n := len(last.String()); n > 4096 {
+		t.Errorf("%d bytes are kept", n)
+	}
+}

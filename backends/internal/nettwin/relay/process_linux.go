@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netsandbox/netsandbox/backends/change"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
@@ -121,7 +123,8 @@ func (p *Process) Close() error {
 	return nil
 }
 
-// tail keeps the last words of a process.
+// tail keeps the last words of a process. They may be somebody else's by then, so
+// they are made safe to print, line by line.
 type tail struct {
 	mu sync.Mutex
 	to io.Writer
@@ -130,14 +133,19 @@ type tail struct {
 
 func (t *tail) Write(b []byte) (int, error) {
 	const keep = 2048
+	lines := strings.Split(string(b), "\n")
+	for i, l := range lines {
+		lines[i] = change.Escape(strings.ReplaceAll(l, "\t", "  ")) // of a trace
+	}
+	said := strings.Join(lines, "\n")
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.b = append(t.b, b...)
+	t.b = append(t.b, said...)
 	if len(t.b) > keep {
 		t.b = t.b[len(t.b)-keep:]
 	}
 	if t.to != nil {
-		t.to.Write(b)
+		io.WriteString(t.to, said)
 	}
 	return len(b), nil
 }
