@@ -1,6 +1,9 @@
 package guards
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // changesRepresentable wants every difference to have a type: what has none is
 // neither guessed nor dropped.
@@ -8,13 +11,23 @@ func changesRepresentable(f Facts) *Refusal {
 	if len(f.Layer.Untyped) == 0 {
 		return nil
 	}
-	subjects, fix := list(f.Layer.Untyped)
-	// A firewall that was flushed is as many differences as it had rules; changes
-	// lists them all.
+	// A firewall that was flushed is as many differences as it had rules, all for one
+	// reason; changes lists them all.
 	const most = 8
-	if n := len(subjects) - most; n > 1 {
-		subjects, _ = list(f.Layer.Untyped[:most])
-		subjects = append(subjects, fmt.Sprintf("and %d more", n))
+	all := slices.Clone(f.Layer.Untyped)
+	_, fix := list(all)
+	more := len(all) - most
+	if more > 1 {
+		all = all[:most]
+	}
+	for i := range len(all) - 1 {
+		if all[i].Reason == all[i+1].Reason {
+			all[i].Reason = "" // said with the last that has it
+		}
+	}
+	subjects, _ := list(all)
+	if more > 1 {
+		subjects = append(subjects, fmt.Sprintf("and %d more", more))
 	}
 	return &Refusal{Reason: "differences that no plan can express", Subjects: subjects, Fix: fix}
 }

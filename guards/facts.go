@@ -38,6 +38,8 @@ type Facts struct {
 	Reverse  Reverse
 	// Processes lives in the view, "pid 12 sleep".
 	Processes []string
+	// Drop is what a reset is asked to drop, as its arguments: "--network".
+	Drop []string
 }
 
 // Layer is what the view has that the host has not.

@@ -75,12 +75,11 @@ func (f Facts) command(verb string, args ...string) string {
 	return strings.Join(append([]string{"netsandbox", verb, f.Env}, args...), " ")
 }
 
-// list renders obstacles as "subject (reason)" and takes the first fix. A reason
-// that is the next one's too is left to the last that has it.
+// list renders obstacles as "subject (reason)" and takes the first fix.
 func list(os []Obstacle) (subjects []string, fix string) {
-	for i, o := range os {
+	for _, o := range os {
 		s := o.Subject
-		if o.Reason != "" && (i == len(os)-1 || os[i+1].Reason != o.Reason) {
+		if o.Reason != "" {
 			s += " (" + o.Reason + ")"
 		}
 		subjects = append(subjects, s)

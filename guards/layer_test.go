@@ -114,10 +114,10 @@ var viewIdleRows = []row{
 	{name: "nothing lives in the view"},
 	{
 		name: "what lives there is named",
-		make: func(f *Facts) { f.Processes = []string{"pid 12 sleep"} },
+		make: func(f *Facts) { f.Processes, f.Drop = []string{"pid 12 sleep"}, []string{"--network"} },
 		want: &Refusal{
 			Reason: "processes are alive in the view", Subjects: []string{"pid 12 sleep"},
-			Fix: "netsandbox reset web --all --yes --stop",
+			Fix: "netsandbox reset web --network --stop",
 		},
 	},
 }

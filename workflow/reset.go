@@ -60,7 +60,7 @@ func (w *Workflow) reset(ctx context.Context, p *place, r backends.Reset) (repor
 		return doc, err
 	}
 	if !r.Stop {
-		f.Processes = processes(st)
+		f.Processes, f.Drop = processes(st), arguments(r)
 	}
 	if _, _, err := decide(ctx, f, states.Reset); err != nil {
 		return doc, w.recordRefusal(ctx, *p, err)
@@ -87,6 +87,21 @@ func (w *Workflow) reset(ctx context.Context, p *place, r backends.Reset) (repor
 	}})
 	doc.To = m.to
 	return doc, err
+}
+
+// arguments are those of the reset that was asked for, so that what ends the
+// processes drops no more than that.
+func arguments(r backends.Reset) (out []string) {
+	for _, p := range r.Paths {
+		out = append(out, p.String())
+	}
+	if r.All {
+		out = append(out, "--all", "--yes")
+	}
+	if r.Network {
+		out = append(out, "--network")
+	}
+	return out
 }
 
 // recordRefusal keeps a refusal that was found outside a journal transaction.
