@@ -1,6 +1,7 @@
 package nettwin
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -82,6 +83,42 @@ func TestSourceTranslationOfTheHostAlone(t *testing.T) {
 	}
 }
 
+// TestEchoTranslatedByTheHostAlone is the same of echo requests.
+func TestEchoTranslatedByTheHostAlone(t *testing.T) {
+	l := newWaysLab(t)
+	must(t, l.host.Address("lo", "10.8.0.2/32", "2001:db8:a::2/128"))
+	l.ruleset(t, l.host, "table inet n { chain out { type nat hook postrouting priority srcnat; ip saddr 10.8.0.0/24 masquerade; ip6 saddr 2001:db8:a::/64 masquerade; }; }")
+	l.mirror(t, Options{Ways: l.keeper})
+	l.run(t, "ip route replace default via 192.0.2.1 src 10.8.0.2")
+	l.run(t, "ip -6 route replace default via 2001:db8:1::1 metric 1024 src 2001:db8:a::2")
+	ask := func(six int) error {
+		p := ping(t, l.inside, [2]string{"203.0.113.80", "2001:db8:80::80"}[six])
+		_, err := p.Write(p.request(uint16(7+six), 1, []byte("x")))
+		must(t, err)
+		_, _, err = p.reply(time.Second)
+		return err
+	}
+	for six := range servers {
+		if err := ask(six); err != nil {
+			t.Errorf("to %s with the rule: %v", servers[six], err)
+		}
+	}
+	if ls := l.limits(t); len(ls) != 0 {
+		t.Errorf("limits: %v", ls)
+	}
+	l.run(t, "nft flush ruleset")
+	for six := range servers {
+		_, from, err := l.twin.Limits(0)
+		must(t, err)
+		_ = ask(six) // an error may come back
+		ls, _, err := l.twin.Limits(from)
+		must(t, err)
+		if len(ls) != 1 || ls[0].Kind != way.Translation {
+			t.Errorf("to %s without the rule: limits %v, want one of kind %s", servers[six], ls, way.Translation)
+		}
+	}
+}
+
 // TestWhatNoLaneHas sends to where the host's link may have somebody and the twin
 // has nobody. That it fails inside proves nothing.
 func TestWhatNoLaneHas(t *testing.T) {
@@ -142,6 +179,19 @@ func TestWayTakenAwayUnderAttempts(t *testing.T) {
 		for network, try := range map[string]func() (string, error){
 			"tcp": func() (string, error) { return pathWithin(t, l.inside, "tcp", server+":80", 3*time.Second) },
 			"udp": func() (string, error) { return l.insist(server + ":80") },
+			"icmp": func() (_ string, err error) {
+				p := ping(t, l.inside, strings.Trim(server, "[]"))
+				for n := range uint16(10) {
+					if _, err = p.Write(p.request(77, n, nil)); err != nil {
+						return "", err
+					}
+					var m []byte
+					if m, _, err = p.reply(200 * time.Millisecond); err == nil && (m[0] == 0 || m[0] == 129) {
+						return "a reply", nil
+					}
+				}
+				return "", cmp.Or(err, error(unix.EHOSTUNREACH))
+			},
 		} {
 			done := make(chan string, 1)
 			go func() {

@@ -37,7 +37,8 @@ func Dial(ns int) (*Conn, error) {
 func (c *Conn) Close() error { return c.c.Close() }
 
 // Translated says what nat makes of what src sends to dst: the ends of it as who
-// gets it sees them; src and dst themselves when there is no translation.
+// gets it sees them; src and dst themselves when there is no translation. Of an echo
+// request the port of src is the identifier, and what is returned has none.
 func (c *Conn) Translated(proto uint8, src, dst netip.AddrPort) (from, to netip.AddrPort, err error) {
 	to, from, err = c.other(proto, src, dst, ctaTupleOrig, ctaTupleReply)
 	return from, to, err
@@ -61,6 +62,8 @@ const (
 	ctaV6Src      = 3
 	ctaProtoNum   = 1
 	ctaProtoSrc   = 2
+	ctaICMPID     = 4 // then type and code
+	ctaICMPv6ID   = 7
 	headerSize    = 4 // struct nfgenmsg
 )
 
@@ -116,8 +119,15 @@ func request(proto uint8, src, dst netip.AddrPort, tuple uint16) (netlink.Messag
 		})
 		t.Nested(ctaTupleProto, func(p *netlink.AttributeEncoder) error {
 			p.Uint8(ctaProtoNum, proto)
-			p.Uint16(ctaProtoSrc, src.Port())
-			p.Uint16(ctaProtoSrc+1, dst.Port())
+			switch proto {
+			case unix.IPPROTO_ICMP:
+				echo(p, ctaICMPID, src.Port(), 8)
+			case unix.IPPROTO_ICMPV6:
+				echo(p, ctaICMPv6ID, src.Port(), 128)
+			default:
+				p.Uint16(ctaProtoSrc, src.Port())
+				p.Uint16(ctaProtoSrc+1, dst.Port())
+			}
 			return nil
 		})
 		return nil
@@ -132,6 +142,13 @@ func request(proto uint8, src, dst netip.AddrPort, tuple uint16) (netlink.Messag
 	}, nil
 }
 
+// echo names an echo request.
+func echo(p *netlink.AttributeEncoder, at, id uint16, typ uint8) {
+	p.Uint16(at, id)
+	p.Uint8(at+1, typ)
+	p.Uint8(at+2, 0)
+}
+
 // ends reads a tuple.
 func ends(tuple []byte) (src, dst netip.AddrPort, err error) {
 	ip, proto := rtnl.Find(tuple, ctaTupleIP), rtnl.Find(tuple, ctaTupleProto)
@@ -142,6 +159,9 @@ func ends(tuple []byte) (src, dst netip.AddrPort, err error) {
 		}
 		a, ok := netip.AddrFromSlice(b)
 		port := rtnl.Find(proto, ctaProtoSrc+at)
+		if n := rtnl.Find(proto, ctaProtoNum); len(n) == 1 && (n[0] == unix.IPPROTO_ICMP || n[0] == unix.IPPROTO_ICMPV6) {
+			port = []byte{0, 0}
+		}
 		if !ok || len(port) != 2 {
 			return netip.AddrPort{}, false
 		}

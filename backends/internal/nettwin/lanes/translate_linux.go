@@ -17,9 +17,6 @@ import (
 // would have had that source already.
 func (l *Lanes) Translated(f way.Flow) (netip.AddrPort, error) {
 	f = exact(f)
-	if !ported(f.Proto) {
-		return netip.AddrPort{}, nil
-	}
 	c, err := l.tracking()
 	if err != nil {
 		return netip.AddrPort{}, err

@@ -147,7 +147,7 @@ func (f *echoFlow) run() {
 	go func() {
 		defer close(done)
 		defer f.stop()
-		f.inward(s, &last)
+		f.inward(s, w, &last)
 	}()
 	f.outward(s, &last, first)
 	s.close() // ends inward
@@ -224,17 +224,27 @@ func (f *echoFlow) request(s *echoSocket, d *datagram) {
 }
 
 // inward passes on replies, and errors of routers and of the destination.
-func (f *echoFlow) inward(s *echoSocket, last *atomic.Pointer[datagram]) {
+func (f *echoFlow) inward(s *echoSocket, w *route, last *atomic.Pointer[datagram]) {
 	oob := make([]byte, oobSize)
+	confirmed := false
 	for {
 		e, err := s.receive(oob)
 		if err != nil {
 			return
 		}
 		f.touch()
-		if e.about != nil {
+		switch {
+		case e.about != nil:
 			f.complain(s, &e, last.Load())
-		} else {
+		case !confirmed:
+			if no := s.confirm(w); no != nil {
+				e.done()
+				f.key.lane.refuse(last.Load().quote(), no)
+				return
+			}
+			confirmed = true
+			f.reply(&e)
+		default:
 			f.reply(&e)
 		}
 		e.done()

@@ -99,6 +99,18 @@ func (s *echoSocket) connect(fd int, w *route, dst netip.AddrPort) error {
 	return err
 }
 
+// confirm is asked before the first reply is passed on: whether the requests went the
+// way that was chosen, and what the host's nat made of them. Connection tracking
+// knows an echo request by its identifier.
+func (s *echoSocket) confirm(w *route) *refusal {
+	if no := w.still(); no != nil {
+		return no
+	}
+	f := w.flow
+	f.Src = netip.AddrPortFrom(f.Src.Addr(), s.id)
+	return (&route{lane: w.lane, flow: f, mark: w.mark}).confirm()
+}
+
 // filter lets only echo replies to this socket's requests in. An IPv4 raw socket
 // sees the IP header, an IPv6 one does not.
 func (s *echoSocket) filter(fd int) error {
