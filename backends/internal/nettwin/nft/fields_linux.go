@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -60,6 +61,14 @@ func fieldValue(of string, b []byte) string {
 	if len(b) == 1 {
 		if name := map[string]map[byte]string{"l4proto": protocols, "nfproto": families}[of][b[0]]; name != "" {
 			return name
+		}
+	}
+	if len(b) == 4 {
+		switch n := binary.NativeEndian.Uint32(b); of {
+		case "skuid", "skgid":
+			return fmt.Sprint(n)
+		case "mark":
+			return fmt.Sprintf("%#x", n)
 		}
 	}
 	if a, ok := netip.AddrFromSlice(b); ok && strings.HasSuffix(of, "addr") {

@@ -78,6 +78,7 @@ func TestRulesAreReadable(t *testing.T) {
 	for rule, want := range map[string]string{
 		"ip daddr 203.0.113.80 tcp dport 443 accept": "nfproto == ipv4 ip daddr == 203.0.113.80 l4proto == tcp dport == 443 accept",
 		"ip6 saddr 2001:db8::1 udp sport 53 drop":    "nfproto == ipv6 ip6 saddr == 2001:db8::1 l4proto == udp sport == 53 drop",
+		"meta skuid 1000 meta mark 0x10 drop":        "skuid == 1000 mark == 0x10 drop",
 		"ip daddr != 10.0.0.0/8 drop":                "nfproto == ipv4 @network,16,1 != 10 drop",
 	} {
 		nft(t, n, "add rule inet g out "+rule)
@@ -86,7 +87,7 @@ func TestRulesAreReadable(t *testing.T) {
 		}
 	}
 	got := render(read(t, n, nil))
-	for _, want := range []string{"hook output priority 0 policy drop { 3 rules ", "hook postrouting priority 100 policy accept { 1 rule ", "@network,12,4 == 0x00000001 drop"} {
+	for _, want := range []string{"hook output priority 0 policy drop { 4 rules ", "hook postrouting priority 100 policy accept { 1 rule ", "@network,12,4 == 0x00000001 drop"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
