@@ -37,7 +37,10 @@ const inquirers = 4
 // the process gives away the right to open any. A request and its answer are one
 // system call each; a library that peeks at the size first doubles that, and a
 // thousand dials at once ask several thousand times.
-type kernel struct{ free chan *inquirer }
+type kernel struct {
+	free  chan *inquirer
+	watch *watch
+}
 
 type inquirer struct {
 	fd  int
@@ -47,7 +50,11 @@ type inquirer struct {
 }
 
 func openKernel() (*kernel, error) {
-	k := &kernel{free: make(chan *inquirer, inquirers)}
+	w, err := openWatch()
+	if err != nil {
+		return nil, err
+	}
+	k := &kernel{make(chan *inquirer, inquirers), w}
 	for range inquirers {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 		if err != nil {

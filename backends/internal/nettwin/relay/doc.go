@@ -19,6 +19,11 @@
 // last question is put when the port of the socket is known, for rules may name
 // ports. A host that spreads flows over several next hops is always told which.
 //
+// What a client sends again may go another way, for somebody on the host may have
+// taken the lane away meanwhile. So the question is put once more when a handshake
+// is over and before the first answer is passed on, and what was removed and made
+// again in between counts as removed.
+//
 // A flow whose answers the host would drop on their way in is bound first, let in
 // by its five-tuple, and taken back when the kernel says that the connection is
 // over. Where the host translates addresses, the outcome is held against the

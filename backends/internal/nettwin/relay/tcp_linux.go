@@ -228,7 +228,7 @@ func (w *route) connect(ctx context.Context, dst netip.AddrPort) (*net.TCPConn, 
 		out := c.(*net.TCPConn)
 		at := out.LocalAddr().(*net.TCPAddr).AddrPort()
 		no := w.settle(netip.AddrPortFrom(w.flow.Src.Addr(), at.Port()))
-		if no == nil && marked != 0 && w.strays() != nil {
+		if no == nil && marked != 0 && w.undone() != nil {
 			marked, no = 0, w.lead()
 		}
 		if no == nil && w.mark == marked {

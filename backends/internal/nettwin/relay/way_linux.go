@@ -22,9 +22,10 @@ type route struct {
 	lane     *lane
 	flow     way.Flow
 	mark     uint32
-	ttl      byte // of the twin's packets; 0: the host's default
-	mss      int  // of the twin's stream; 0: the host's
-	mtu      int  // of the route that the host takes by itself; 0: the link's
+	ttl      byte   // of the twin's packets; 0: the host's default
+	mss      int    // of the twin's stream; 0: the host's
+	removed  uint64 // times that something of the lane was removed, before the first packet
+	mtu      int    // of the route that the host takes by itself; 0: the link's
 	admitted atomic.Bool
 	held     bool // the host lets in this flow and nothing about it
 }
@@ -115,6 +116,18 @@ func (w *route) question() question {
 		q.oif = w.flow.Lane.Index
 	}
 	return q
+}
+
+// undone is strays when packets were sent already: what was removed and made again
+// meanwhile counts, too.
+func (w *route) undone() *way.Limit {
+	if lim := w.strays(); lim != nil {
+		return lim
+	}
+	if w.mark != 0 && w.lane.relay.host.watch.count(w.mark) != w.removed {
+		return &way.Limit{Kind: way.Route, Subject: w.subject(), Reason: "the way was taken away from the host meanwhile"}
+	}
+	return nil
 }
 
 // strays asks the host's kernel where it sends the flow as it stands. Nil: down

@@ -53,6 +53,7 @@ func (w *route) prepare(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(w.mark)); err != nil {
 		return w.unmarked(err)
 	}
+	w.removed = w.lane.relay.host.watch.count(w.mark) // before admit looks for the last time
 	return w.admit(fd)
 }
 
@@ -127,7 +128,7 @@ func (w *route) admit(fd int) error {
 // flow whose way was taken away meanwhile: what was sent again then went by another,
 // and so may have the answer.
 func (w *route) still() *refusal {
-	if lim := w.strays(); lim != nil {
+	if lim := w.undone(); lim != nil {
 		return w.lane.blocked(*lim)
 	}
 	return nil
