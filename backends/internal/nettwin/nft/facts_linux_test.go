@@ -24,6 +24,8 @@ func TestFacts(t *testing.T) {
 		want        Seen
 	}{
 		{"nothing", "", Seen{}},
+		{"sources", "table ip n { chain out { type nat hook postrouting priority srcnat; jump more; }; chain more { ip saddr 10.8.0.0/24 masquerade; }; }", Seen{SourceNAT: true}},
+		{"no sources yet", "table ip n { chain out { type nat hook postrouting priority srcnat; }; }", Seen{}},
 		{
 			"a transparent proxy of nftables", `
 table inet p {

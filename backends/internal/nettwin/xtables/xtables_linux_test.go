@@ -246,6 +246,7 @@ iptables-legacy -t nat -A REDSOCKS -m owner --uid-owner 123 -j RETURN
 iptables-legacy -t nat -A REDSOCKS -p tcp -j REDIRECT --to-ports 12345
 iptables-legacy -t nat -A OUTPUT -p udp --dport 53 -j DNAT --to-destination 127.0.0.1:5353
 iptables-legacy -t nat -A PREROUTING -p tcp -j REDIRECT --to-ports 9999
+iptables-legacy -t nat -A POSTROUTING -s 10.8.0.0/24 -j MASQUERADE
 ip6tables-legacy -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 12346
 iptables-legacy -t raw -A PREROUTING -m rpfilter --invert -j DROP
 iptables-legacy -t mangle -A PREROUTING -m mark --mark 0x1/0xff -j MARK --set-xmark 0x10/0xf0
@@ -259,7 +260,7 @@ iptables-legacy -t mangle -A PREROUTING -p tcp -j TPROXY --on-port 7893 --tproxy
 	var got nft.Seen
 	Learn(ts, &got)
 	want := nft.Seen{
-		OutputNAT: true, Owners: []string{"ip nat chain REDSOCKS"}, RPFilter: []string{"ip raw chain PREROUTING"},
+		OutputNAT: true, SourceNAT: true, Owners: []string{"ip nat chain REDSOCKS"}, RPFilter: []string{"ip raw chain PREROUTING"},
 		Queues: []string{"ip filter chain FORWARD"},
 		Redirects: []nft.Redirect{
 			{Proto: unix.IPPROTO_UDP, Addr: netip.MustParseAddr("127.0.0.1"), Port: 5353, Four: true},
