@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/netsandbox/netsandbox/backends/internal/nettwin/lanes"
 	"github.com/netsandbox/netsandbox/backends/internal/nettwin/way"
 )
 
@@ -171,17 +170,14 @@ func TestWayTakenAwayUnderAttempts(t *testing.T) {
 		_, err := l.gw3.Run(t.Context(), "ip", family, "route", "replace", "blackhole", dst)
 		must(t, err)
 	}
-	l.mirror(t, Options{Ways: l.keeper})
-	l.run(t, "ip route replace default via 192.0.2.254")
-	l.run(t, "ip -6 route replace default via 2001:db8:1::fe metric 1024")
 	for six, server := range servers {
 		family := [2]string{"-4", "-6"}[six]
 		for network, try := range map[string]func() (string, error){
-			"tcp": func() (string, error) { return pathWithin(t, l.inside, "tcp", server+":80", 3*time.Second) },
+			"tcp": func() (string, error) { return pathWithin(t, l.inside, "tcp", server+":80", 2*time.Second) },
 			"udp": func() (string, error) { return l.insist(server + ":80") },
 			"icmp": func() (_ string, err error) {
 				p := ping(t, l.inside, strings.Trim(server, "[]"))
-				for n := range uint16(10) {
+				for n := range uint16(5) {
 					if _, err = p.Write(p.request(77, n, nil)); err != nil {
 						return "", err
 					}
@@ -193,6 +189,10 @@ func TestWayTakenAwayUnderAttempts(t *testing.T) {
 				return "", cmp.Or(err, error(unix.EHOSTUNREACH))
 			},
 		} {
+			keeper := newTestKeeper(t, l.host) // one that has no way yet
+			l.mirror(t, Options{Ways: keeper})
+			l.run(t, "ip route replace default via 192.0.2.254")
+			l.run(t, "ip -6 route replace default via 2001:db8:1::fe metric 1024")
 			done := make(chan string, 1)
 			go func() {
 				got, err := try()
@@ -203,8 +203,7 @@ func TestWayTakenAwayUnderAttempts(t *testing.T) {
 			if got := <-done; !strings.HasPrefix(got, "error: ") {
 				t.Errorf("%s to %s: got through, seen as %q", network, server, got)
 			}
-			must(t, l.keeper.Keeper.(*lanes.Lanes).Ensure())
-			l.onHost(t, "ip "+family+" rule del pref 5100")
+			must(t, keeper.close())
 		}
 	}
 }
@@ -224,7 +223,7 @@ func (l *testLab) insist(addr string) (string, error) {
 	}
 	defer c.Close()
 	b := make([]byte, 128)
-	for range 10 {
+	for range 5 {
 		if _, err = c.Write([]byte{0}); err != nil {
 			continue
 		}
