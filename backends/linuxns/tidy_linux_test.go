@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +17,19 @@ import (
 // kill ends the holder as nothing can prepare for, and waits until it is gone.
 func (e *env) kill() {
 	e.t.Helper()
-	if err := syscall.Kill(e.status().Holder, syscall.SIGKILL); err != nil {
+	// Its lock is free before it has ended: the kernel closes files first.
+	fd, err := unix.PidfdOpen(e.status().Holder, 0)
+	if err != nil {
 		e.t.Fatal(err)
 	}
-	until(e.t, "the holder has ended", func() bool { return !envdir.Dir(e.spec.Dir).Held(envdir.HolderLock) })
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		e.t.Fatal(err)
+	}
+	until(e.t, "the holder has ended", func() bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
+		return n == 1 && err == nil
+	})
 }
 
 func (e *env) group() string {
