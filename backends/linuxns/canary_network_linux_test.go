@@ -2,6 +2,7 @@ package linuxns
 
 import (
 	"errors"
+	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -77,6 +78,34 @@ func TestOnlyTheCutWorldIsCut(t *testing.T) {
 }
 
 // What the view does to its network shows in the candidate, and there only.
+// A service of the host's loopback that was gone for a moment, as one that is
+// restarted, is answered in the next probe, however seldom the twin asks by itself.
+func TestServiceThatComesBackIsAnswered(t *testing.T) {
+	outside(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { ln.Close() }()
+	addr := ln.Addr().(*net.TCPAddr)
+	e := newEnv(t, func(s *backends.Spec) { s.Relay = []uint16{uint16(addr.Port)} })
+	probe := backends.Probe{Dial: addr.String(), Timeout: time.Second}
+	for range 5 {
+		for _, where := range []backends.Where{backends.InCandidate, backends.InControl} {
+			if got := e.canary(where, probe); !got.OK() {
+				t.Fatalf("%s: %+v", where, got)
+			}
+		}
+		ln.Close()
+		if got := e.canary(backends.InCandidate, probe); got.OK() {
+			t.Fatalf("nobody listens: %+v", got)
+		}
+		if ln, err = net.ListenTCP("tcp", addr); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestCandidateFeelsTheViewsNetwork(t *testing.T) {
 	outside(t)
 	e := newEnv(t)

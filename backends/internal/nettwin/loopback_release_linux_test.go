@@ -42,7 +42,7 @@ func TestReleaseOfEveryKind(t *testing.T) {
 			if got, err := fetchFrom(l.host, 0, c.addr); got != "host" || err != nil && !errors.Is(err, io.EOF) {
 				t.Errorf("on the host meanwhile: got %q, %v", got, err)
 			}
-			must(t, l.twin.AddRelay())
+			must(t, l.twin.Look())
 			if got := l.twin.Status().Released; !slices.Equal(got, []uint16{7890}) {
 				t.Errorf("released %v, want [7890]", got)
 			}
@@ -76,7 +76,7 @@ func TestReleaseOfDatagrams(t *testing.T) {
 		if got, err := l.datagram("127.0.0.1:7890", "q"); got != "twin q" || err != nil {
 			t.Errorf("%s: at once: got %q, %v", listen, got, err)
 		}
-		must(t, l.twin.AddRelay())
+		must(t, l.twin.Look())
 		if got, err := l.ask("127.0.0.1:7890"); got != "host" || err != nil {
 			t.Errorf("%s: tcp: got %q, %v", listen, got, err)
 		}

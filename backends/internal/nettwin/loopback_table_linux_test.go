@@ -79,7 +79,7 @@ func TestUnownedTableIsRenewed(t *testing.T) {
 			load(t, l.inside, "flush chain inet netsandbox prerouting")
 		}
 		load(t, l.inside, try)
-		must(t, l.twin.AddRelay()) // looks now, and not at the next poll
+		must(t, l.twin.Look()) // looks now, and not at the next poll
 		l.wantRelayed(t, try)
 	}
 	load(t, l.inside, "flush ruleset")

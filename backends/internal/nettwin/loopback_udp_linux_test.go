@@ -108,7 +108,7 @@ func TestDatagramServiceEnds(t *testing.T) {
 		if n, err := in.Read(b); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("%s: after the end: got %q, %v; want connection refused", addr, b[:n], err)
 		}
-		must(t, l.twin.AddRelay()) // looks at the host now
+		must(t, l.twin.Look()) // looks at the host now
 		if got, err := l.datagram(addr, "q"); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("%s: a new flow: got %q, %v; want connection refused", addr, got, err)
 		}

@@ -82,7 +82,7 @@ func TestTransparentProxyIsDown(t *testing.T) {
 		t.Fatalf("before: got %q, %v", got, err)
 	}
 	must(t, ln.Close())
-	must(t, l.twin.AddRelay()) // looks at the host now
+	must(t, l.twin.Look()) // looks at the host now
 	if got, err := l.fetch("203.0.113.80:443"); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("got %q, %v; want connection refused", got, err)
 	}

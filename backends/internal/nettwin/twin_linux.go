@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +30,8 @@ type Twin struct {
 	relay    *relay.Process
 	loop     *loopback
 	notes    []string
-	refused  uint64 // packets, when the relay was last told
+	refused  uint64    // packets, when the relay was last told
+	looked   time.Time // when the last look began
 	baseline snapshot
 }
 
@@ -179,9 +181,6 @@ func (t *Twin) resolvers(host *network) ([]netip.Addr, error) {
 
 // AddRelay makes ports of TCP and UDP on the host's loopback and own addresses
 // reachable from the twin, each for as long as nothing inside listens on it.
-// Without ports it only looks at once, and not at the next poll, who listens, and
-// whether the host has come to translate addresses: a check that must not be
-// answered by the wrong side calls it first.
 func (t *Twin) AddRelay(ports ...uint16) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,16 +190,48 @@ func (t *Twin) AddRelay(ports ...uint16) error {
 	if err := t.relay.Err(); err != nil {
 		return fmt.Errorf("add relay ports: %w: %w", ErrRelayGone, err)
 	}
-	nat := t.translates()
-	if _, err := t.relay.Do(relay.Request{Translates: &nat}, nil); err != nil {
-		return fmt.Errorf("tell relay of the host's nat: %w", err)
-	}
 	for _, p := range ports { // for the next Reset
 		if !slices.Contains(t.opt.Relay, p) {
 			t.opt.Relay = append(slices.Clone(t.opt.Relay), p)
 		}
 	}
-	return t.loop.add(ports)
+	return t.look(ports)
+}
+
+// Look asks now, and not at the next poll, who listens inside and on the host, and
+// whether the host has come to translate addresses. A probe calls it first: it
+// must not be answered by the wrong side, nor refused what the host offers again.
+// Those who wait at the same time share a look that began after they came.
+func (t *Twin) Look() error {
+	came := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.opt.Cut || t.looked.After(came) {
+		return nil
+	}
+	if t.relay == nil {
+		return fmt.Errorf("look at host: %w", ErrRelayGone)
+	}
+	if err := t.relay.Err(); err != nil {
+		return fmt.Errorf("look at host: %w: %w", ErrRelayGone, err)
+	}
+	return t.look(nil)
+}
+
+// look is one look, with ports that are relayed from now on. The caller holds t.mu.
+func (t *Twin) look(ports []uint16) error {
+	began := time.Now()
+	nat := t.translates()
+	if _, err := t.relay.Do(relay.Request{Translates: &nat}, nil); err != nil {
+		return fmt.Errorf("tell relay of the host's nat: %w", err)
+	}
+	if t.loop != nil {
+		if err := t.loop.add(ports); err != nil {
+			return err
+		}
+	}
+	t.looked = began
+	return nil
 }
 
 // Notes says what of the host's network the twin could not be given.

@@ -22,6 +22,9 @@ func (*Twin) Difference() ([]Difference, error) { return nil, errors.ErrUnsuppor
 // AddRelay is not supported here.
 func (*Twin) AddRelay(...uint16) error { return errors.ErrUnsupported }
 
+// Look is not supported here.
+func (*Twin) Look() error { return errors.ErrUnsupported }
+
 // Counts is not supported here.
 func (*Twin) Counts() (relay.Counts, error) { return relay.Counts{}, errors.ErrUnsupported }
 

@@ -44,7 +44,7 @@ func TestTranslationComesLater(t *testing.T) {
 	l.paths(t, "81")
 	l.mirror(t, Options{Ways: l.keeper})
 	l.ruleset(t, l.host, hostNAT)
-	must(t, l.twin.AddRelay())
+	must(t, l.twin.Look())
 	l.wantTranslated(t)
 }
 

@@ -16,13 +16,16 @@ type watch struct {
 	from uint64
 }
 
-// watch makes the host ready for a probe and begins to note what it cannot do. A
-// twin whose relay is dead proves nothing and is an error.
+// watch makes host and twin ready for a probe and begins to note what they cannot
+// do. A twin whose relay is dead proves nothing and is an error.
 func (e Env) watch(t *nettwin.Twin) (watch, error) {
 	if e.Ensure != nil {
 		if err := e.Ensure(); err != nil {
 			return watch{}, fmt.Errorf("make ways ready: %w", err)
 		}
+	}
+	if err := t.Look(); err != nil {
+		return watch{}, err
 	}
 	_, now, err := t.Limits(math.MaxUint64)
 	return watch{t, now}, err
